@@ -1,0 +1,16 @@
+//! What a run of the engine is told and what it tells back.
+//!
+//! * [`config`]: one run, described by one file.
+//! * [`record`]: what the engine measures, with units in the names.
+//! * [`codec`]: the binary trace file (length-prefixed, checksummed, versioned).
+//! * [`line`]: the `BMOE_<TAG> {json}` lines that an engine prints while it works.
+//!
+//! The crate does no measuring and knows neither llama.cpp nor Parquet.
+
+pub mod codec;
+pub mod config;
+pub mod line;
+pub mod record;
+
+pub use config::{Mode, RunConfig};
+pub use record::Record;

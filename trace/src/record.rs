@@ -1,0 +1,275 @@
+//! What the engine measures. Every record is a value with units in its field names; [`crate::codec`]
+//! puts them on disk, one frame a record, in the order in which they happened.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::RunConfig;
+
+/// One frame of a trace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Record {
+    /// The first frame: what runs, on what. Boxed because it is far larger than the others.
+    Start(Box<RunStart>),
+    /// The model is loaded.
+    Load(LoadRecord),
+    /// Which experts one layer used for one micro-batch.
+    Route(RouteRecord),
+    /// The prompt is computed.
+    Prefill(PrefillRecord),
+    /// One generated token.
+    Token(TokenRecord),
+    /// The last frame of a run that came to its end, in success or failure.
+    End(Box<RunEnd>),
+}
+
+/// What runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunStart {
+    /// Differs between any two runs.
+    pub run_id: String,
+    /// Start of the process, milliseconds since the Unix epoch.
+    pub started_unix_ms: u64,
+    /// Version of the engine.
+    pub engine_version: String,
+    /// Version of the llama.cpp bindings it was linked with.
+    pub llama_version: String,
+    /// The configuration with every default resolved (threads, `n_expert_used`).
+    pub config: RunConfig,
+    /// The model's shape.
+    pub model: ModelShape,
+}
+
+/// A model's shape, as far as routing and storage go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelShape {
+    /// `general.architecture`.
+    pub arch: String,
+    /// Transformer layers, dense ones included.
+    pub n_layer: u32,
+    /// Experts per MoE layer.
+    pub n_expert: u32,
+    /// Experts per token in this run (top-k).
+    pub n_expert_used: u32,
+    /// All files of the model together.
+    pub file_bytes: u64,
+    /// Bytes outside the routed experts' weights.
+    pub dense_bytes: u64,
+    /// One entry for each MoE layer, in order.
+    pub layers: Vec<LayerShape>,
+}
+
+/// One MoE layer's storage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerShape {
+    /// Index of the layer in the model.
+    pub layer: u32,
+    /// Bytes of one expert: its slices of all routed weight tensors of this layer.
+    pub expert_bytes: u64,
+}
+
+impl ModelShape {
+    /// Bytes of the whole expert set.
+    #[must_use]
+    pub fn expert_set_bytes(&self) -> u64 {
+        self.layers.iter().map(|l| l.expert_bytes * u64::from(self.n_expert)).sum()
+    }
+
+    /// Bytes that one token touches when nothing is shared: the working set of one decode step.
+    #[must_use]
+    pub fn token_demand_bytes(&self) -> u64 {
+        self.layers.iter().map(|l| l.expert_bytes * u64::from(self.n_expert_used)).sum()
+    }
+}
+
+/// What loading cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadRecord {
+    /// From the start of the process to a context that is ready to compute.
+    pub load_ns: u64,
+    /// Part of `load_ns` spent in reads of dense weights (0 in `mmap` mode, which maps them).
+    pub dense_read_ns: u64,
+    /// Bytes of dense weights read (0 in `mmap` mode).
+    pub dense_read_bytes: u64,
+    /// Expert bytes read while loading; 0 in `stream` mode, measured, not assumed.
+    pub expert_read_bytes: u64,
+    /// Memory for experts that are kept between tokens.
+    pub cache_budget_bytes: u64,
+    /// Memory for the experts being used now, in addition to the budget.
+    pub event_room_bytes: u64,
+    /// How experts are read.
+    pub direct_io: DirectIo,
+    /// Resident memory of the process when loading is done.
+    pub rss_bytes: u64,
+}
+
+/// Whether reads bypass the page cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DirectIo {
+    /// O_DIRECT reads are in use.
+    Used,
+    /// Buffered reads, because they were asked for.
+    Off,
+    /// Buffered reads although direct ones were asked for.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+    /// The mode reads no experts itself (`mmap`, `resident`).
+    NotApplicable,
+}
+
+/// Which part of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// The prompt.
+    Prefill,
+    /// Generated tokens.
+    Decode,
+}
+
+/// How an expert was found when its layer wanted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Residency {
+    /// Read from storage for this event.
+    Miss,
+    /// In the cache.
+    Hit,
+    /// In the cache because of a speculative read that nobody had used yet.
+    PrefetchHit,
+}
+
+/// One event: all experts that one layer uses for one micro-batch.
+///
+/// Replaying the events in file order, each as one batch, repeats the engine's cache decisions.
+/// Per-pair vectors (`experts`, `weights`) have `positions.len() * top_k` entries, token-major, the
+/// router's order within a token. `distinct`, `residency` and `read_bytes` run in parallel: one entry
+/// for each distinct expert, in order of first use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RouteRecord {
+    /// Turn of a session, from 0.
+    pub turn: u32,
+    /// Micro-batch within the run, from 0; all layers of one micro-batch share the number.
+    pub ubatch: u32,
+    /// Part of the run.
+    pub phase: Phase,
+    /// Index of the layer in the model.
+    pub layer: u32,
+    /// Experts per token.
+    pub top_k: u32,
+    /// Absolute position of each token. The last layer holds only the tokens whose output is wanted.
+    pub positions: Vec<u32>,
+    /// Expert of each (token, slot).
+    pub experts: Vec<u16>,
+    /// Router weight of each (token, slot), as used to mix the experts' outputs; NaN = unknown.
+    pub weights: Vec<f32>,
+    /// Distinct experts, in order of first use.
+    pub distinct: Vec<u16>,
+    /// How each distinct expert was found (empty in modes without a cache of ours).
+    pub residency: Vec<Residency>,
+    /// Expert bytes that this event had to fetch for each distinct expert (0 for a hit).
+    pub read_bytes: Vec<u64>,
+}
+
+/// Costs of a stretch of work: one token, or the whole prefill. Terms are measured where they happen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The whole stretch, sampling included.
+    pub wall_ns: u64,
+    /// The graph was blocked on expert reads.
+    pub io_wait_ns: u64,
+    /// The graph computed: the sum of the stretches between our operations inside it. In `mmap` mode
+    /// page faults are in here, since the kernel serves them there.
+    pub compute_ns: u64,
+    /// Cache look-ups, admissions, evictions and the slots' book-keeping inside the graph.
+    pub mgmt_ns: u64,
+    /// Summed busy time of all read lanes; more than `io_wait_ns` when several lanes work at once.
+    pub lane_busy_ns: u64,
+    /// Residual: `wall_ns` less I/O wait, compute and management (sampling, graph set-up, telemetry).
+    pub other_ns: u64,
+    /// Expert bytes wanted from storage.
+    pub expert_read_bytes: u64,
+    /// Bytes that the reads transferred, alignment included.
+    pub device_read_bytes: u64,
+    /// Read operations issued.
+    pub reads: u64,
+    /// Distinct experts of an event found in the cache.
+    pub hits: u64,
+    /// Distinct experts of an event that were read.
+    pub misses: u64,
+    /// Major page faults of the process.
+    pub major_faults: u64,
+    /// CPU time of the process, all threads.
+    pub cpu_ns: u64,
+}
+
+/// What the prompt cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrefillRecord {
+    /// Prompt tokens.
+    pub prompt_tokens: u32,
+    /// Micro-batches they were computed in.
+    pub ubatches: u32,
+    /// What it cost.
+    pub cost: Cost,
+    /// From the start of the process to the first sampled token, loading included.
+    pub time_to_first_token_ns: u64,
+}
+
+/// One decode step: the token sampled last is computed and the next one sampled.
+///
+/// The first generated token comes out of the prefill and has no record of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// Decode step, from 1.
+    pub step: u32,
+    /// Absolute position of the token that was computed.
+    pub position: u32,
+    /// The token sampled at the end of the step.
+    pub token: i32,
+    /// What the step cost.
+    pub cost: Cost,
+    /// Hits over look-ups since the start of the run, prefill included; NaN before the first look-up.
+    pub cumulative_hit_rate: f64,
+    /// Expert bytes held by the cache after the step.
+    pub cache_resident_bytes: u64,
+    /// Resident memory of the process after the step.
+    pub rss_bytes: u64,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// All tokens were generated, or the model ended its text.
+    Complete,
+    /// A signal asked the run to stop.
+    Interrupted {
+        /// The signal's name.
+        signal: String,
+    },
+    /// The run could not go on.
+    Failed {
+        /// The one line that was also printed.
+        message: String,
+    },
+}
+
+/// Totals of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Decode steps done.
+    pub tokens: u32,
+    /// Sum of the decode steps' wall time.
+    pub decode_ns: u64,
+    /// Highest resident memory of the process (VmHWM).
+    pub peak_rss_bytes: u64,
+    /// Highest number of expert bytes held between events; never above the budget.
+    pub peak_cache_bytes: u64,
+    /// Highest number of bytes by which an event went over what the cache held within its budget.
+    pub peak_event_bytes: u64,
+    /// The generated text, lossily decoded where tokens are not UTF-8.
+    pub text: String,
+    /// SHA-256 of all logits in order (hex), when the run hashed them.
+    pub logits_sha256: Option<String>,
+}
