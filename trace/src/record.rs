@@ -202,6 +202,40 @@ pub struct Cost {
     pub cpu_ns: u64,
 }
 
+impl std::ops::AddAssign<&Self> for Cost {
+    fn add_assign(&mut self, other: &Self) {
+        // Taken apart so that a term added to the type cannot be forgotten here.
+        let Self {
+            wall_ns,
+            io_wait_ns,
+            compute_ns,
+            mgmt_ns,
+            lane_busy_ns,
+            other_ns,
+            expert_read_bytes,
+            device_read_bytes,
+            reads,
+            hits,
+            misses,
+            major_faults,
+            cpu_ns,
+        } = other;
+        self.wall_ns += wall_ns;
+        self.io_wait_ns += io_wait_ns;
+        self.compute_ns += compute_ns;
+        self.mgmt_ns += mgmt_ns;
+        self.lane_busy_ns += lane_busy_ns;
+        self.other_ns += other_ns;
+        self.expert_read_bytes += expert_read_bytes;
+        self.device_read_bytes += device_read_bytes;
+        self.reads += reads;
+        self.hits += hits;
+        self.misses += misses;
+        self.major_faults += major_faults;
+        self.cpu_ns += cpu_ns;
+    }
+}
+
 /// What the prompt cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrefillRecord {
