@@ -32,6 +32,21 @@ pub enum Verdict {
     WrongText,
 }
 
+impl Verdict {
+    /// The name used in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Failed => "failed",
+            Self::Killed => "killed",
+            Self::TimedOut => "timed_out",
+            Self::Interrupted => "interrupted",
+            Self::WrongText => "wrong_text",
+        }
+    }
+}
+
 /// One attempt at one cell of a matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellRecord {

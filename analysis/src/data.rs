@@ -1,0 +1,62 @@
+//! The Parquet files of a result folder: traces in, typed rows out.
+//!
+//! | file | one row per |
+//! |---|---|
+//! | `data/runs.parquet` | run: what was asked, what loading, the prompt and the whole cost ([`RunRow`]) |
+//! | `data/tokens.parquet` | decode step ([`TokenRow`]) |
+//! | `data/routes.parquet` | (event, token, slot): which expert, and where it came from ([`RouteRow`]) |
+//!
+//! Every row carries its `run_id`, so one file holds all runs of a matrix; each run is one row group or
+//! more. The file's key-value metadata hold [`SCHEMA_VERSION`] and, per run, the configuration and the
+//! model's shape as JSON. A column whose type is optional may be missing from a file of an older writer
+//! and columns of a newer one are passed over; everything else raises the version.
+
+mod column;
+mod ingest;
+mod read;
+mod rows;
+mod trace;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+pub use ingest::{Ingested, LeftOut, ingest};
+pub use read::{DataReader, FileMetadata, RunMetadata};
+pub use rows::{RouteRow, RunRow, TokenRow};
+pub use trace::{Run, TraceProblem, read_trace};
+pub use write::DataWriter;
+
+/// Version of the Parquet files' columns and metadata.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// [`RunRow`]
+    Runs,
+    /// [`TokenRow`]
+    Tokens,
+    /// [`RouteRow`]
+    Routes,
+}
+
+impl Table {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Runs, Self::Tokens, Self::Routes];
+
+    /// Its name in the metadata and, with `.parquet`, on disk.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Tokens => "tokens",
+            Self::Routes => "routes",
+        }
+    }
+
+    /// Its place in a result folder.
+    #[must_use]
+    pub fn path(self, dir: &Path) -> PathBuf {
+        dir.join("data").join(format!("{}.parquet", self.as_str()))
+    }
+}

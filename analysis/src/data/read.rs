@@ -1,0 +1,166 @@
+//! Parquet files back into typed rows.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use bmoe_trace::RunConfig;
+use bmoe_trace::record::ModelShape;
+use polars::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::column::Row;
+use super::rows::{RouteRow, RunRow, TokenRow};
+use super::write::{KEY_LEFT_OUT, KEY_RUNS, KEY_TABLE, KEY_VERSION};
+use super::{LeftOut, SCHEMA_VERSION, Table};
+use crate::error::{AnalysisError, Result};
+
+/// What a file's metadata say about one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunMetadata {
+    /// The cell's name, when the journal knows the run.
+    pub cell: Option<String>,
+    /// The model's name within the matrix, when the journal knows the run.
+    pub model: Option<String>,
+    /// Bytes of an unfinished last record that were left out; 0 = the trace is whole.
+    pub truncated_bytes: u64,
+    /// The configuration with every default resolved.
+    pub config: RunConfig,
+    /// The model's shape.
+    pub shape: ModelShape,
+}
+
+/// The key-value metadata of a Parquet file of ours.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileMetadata {
+    /// Which table the file holds, by name.
+    pub table: String,
+    /// The runs, by `run_id`.
+    pub runs: BTreeMap<String, RunMetadata>,
+    /// Traces that could not be used.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Reads the three files of one result folder.
+#[derive(Debug, Clone)]
+pub struct DataReader {
+    dir: PathBuf,
+}
+
+impl DataReader {
+    /// A reader of `DIR/data`; nothing is opened yet.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    /// Whether all three files are there.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        Table::ALL.iter().all(|t| t.path(&self.dir).is_file())
+    }
+
+    /// The metadata of a file.
+    ///
+    /// # Errors
+    /// The file is missing, damaged, not ours, or of another schema version.
+    pub fn metadata(&self, table: Table) -> Result<FileMetadata> {
+        self.open(table).map(|(_, metadata)| metadata)
+    }
+
+    /// All runs with their `run_id`, in file order.
+    ///
+    /// # Errors
+    /// As for [`Self::metadata`].
+    pub fn runs(&self) -> Result<Vec<(String, RunRow)>> {
+        let by_run = self.rows::<RunRow>(Table::Runs)?;
+        Ok(by_run
+            .into_iter()
+            .flat_map(|(id, rows)| rows.into_iter().map(move |row| (id.clone(), row)))
+            .collect())
+    }
+
+    /// The decode steps of each run, by `run_id`; a run without any has no entry.
+    ///
+    /// # Errors
+    /// As for [`Self::metadata`].
+    pub fn tokens(&self) -> Result<BTreeMap<String, Vec<TokenRow>>> {
+        Ok(self.rows(Table::Tokens)?.into_iter().collect())
+    }
+
+    /// The routed experts of each run, by `run_id`; a run without any has no entry.
+    ///
+    /// # Errors
+    /// As for [`Self::metadata`].
+    pub fn routes(&self) -> Result<BTreeMap<String, Vec<RouteRow>>> {
+        Ok(self.rows(Table::Routes)?.into_iter().collect())
+    }
+
+    fn open(&self, table: Table) -> Result<(ParquetReader<File>, FileMetadata)> {
+        let path = table.path(&self.dir);
+        let file = File::open(&path).map_err(AnalysisError::io("open", &path))?;
+        let mut reader = ParquetReader::new(file);
+        let damaged = |message: String| AnalysisError::Parquet { path: path.clone(), message };
+        let footer = reader
+            .get_metadata()
+            .map_err(|e| damaged(format!("damaged or not a Parquet file: {e}")))?;
+        let pairs: BTreeMap<&str, &str> = footer
+            .key_value_metadata()
+            .iter()
+            .flatten()
+            .map(|kv| (kv.key.as_str(), kv.value.as_deref().unwrap_or_default()))
+            .collect();
+        let value = |key: &str| {
+            pairs.get(key).copied().ok_or_else(|| {
+                damaged(format!("not written by bmoe (its metadata have no `{key}`)"))
+            })
+        };
+        let version = value(KEY_VERSION)?;
+        if version != SCHEMA_VERSION.to_string() {
+            return Err(AnalysisError::SchemaVersion {
+                path: path.clone(),
+                found: version.to_owned(),
+                supported: SCHEMA_VERSION,
+            });
+        }
+        let bad_json = |e: serde_json::Error| damaged(format!("its metadata are damaged: {e}"));
+        let metadata = FileMetadata {
+            table: value(KEY_TABLE)?.to_owned(),
+            runs: serde_json::from_str(value(KEY_RUNS)?).map_err(bad_json)?,
+            left_out: serde_json::from_str(value(KEY_LEFT_OUT)?).map_err(bad_json)?,
+        };
+        if metadata.table != table.as_str() {
+            return Err(damaged(format!("it holds the table `{}`", metadata.table)));
+        }
+        Ok((reader, metadata))
+    }
+
+    /// The rows of each run, in file order.
+    fn rows<T: Row>(&self, table: Table) -> Result<Vec<(String, Vec<T>)>> {
+        let (mut reader, _) = self.open(table)?;
+        let damaged = |e: PolarsError| AnalysisError::Parquet {
+            path: table.path(&self.dir),
+            message: format!("cannot be read: {e}"),
+        };
+        // Only columns that this version knows, so that a newer file's further ones cost nothing.
+        let there = reader.schema().map_err(damaged)?;
+        let wanted = std::iter::once("run_id")
+            .chain(T::COLUMNS.iter().copied())
+            .filter(|name| there.contains(name))
+            .map(str::to_owned)
+            .collect();
+        let frame = reader.with_columns(Some(wanted)).finish().map_err(damaged)?;
+        let run_ids = frame.column("run_id").map_err(damaged)?;
+        let run_ids = run_ids.as_materialized_series().str().map_err(damaged)?;
+        let mut by_run: Vec<(String, Vec<T>)> = Vec::new();
+        for (row, run_id) in T::from_frame(&frame).map_err(damaged)?.into_iter().zip(run_ids.iter())
+        {
+            let run_id = run_id.unwrap_or_default();
+            match by_run.last_mut() {
+                Some((last, rows)) if last == run_id => rows.push(row),
+                _ => by_run.push((run_id.to_owned(), vec![row])),
+            }
+        }
+        Ok(by_run)
+    }
+}

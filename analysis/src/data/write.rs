@@ -1,0 +1,142 @@
+//! Typed rows into Parquet files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use polars::prelude::*;
+use serde_json::json;
+
+use super::column::Row;
+use super::read::RunMetadata;
+use super::rows::{RouteRow, RunRow, TokenRow};
+use super::{LeftOut, SCHEMA_VERSION, Table};
+use crate::atomic::AtomicFile;
+use crate::error::{AnalysisError, Result};
+
+/// Key of the schema version in a file's metadata.
+pub(super) const KEY_VERSION: &str = "bmoe.schema_version";
+/// Key of the table's name.
+pub(super) const KEY_TABLE: &str = "bmoe.table";
+/// Key of the runs' configurations, JSON.
+pub(super) const KEY_RUNS: &str = "bmoe.runs";
+/// Key of the traces that could not be used, JSON.
+pub(super) const KEY_LEFT_OUT: &str = "bmoe.left_out";
+
+/// Writes the three files of one result folder. Rows are written run by run, so memory holds one run at
+/// a time; the files take their names in [`Self::finish`], all whole.
+pub struct DataWriter {
+    runs: OpenTable,
+    tokens: OpenTable,
+    routes: OpenTable,
+}
+
+struct OpenTable {
+    writer: BatchedWriter<File>,
+    file: AtomicFile,
+    path: PathBuf,
+}
+
+impl std::fmt::Debug for DataWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DataWriter").field("runs", &self.runs.path).finish_non_exhaustive()
+    }
+}
+
+impl DataWriter {
+    /// Starts the files of a folder. `runs` describes every run that will be written, by `run_id`.
+    ///
+    /// # Errors
+    /// The folder can't be written.
+    pub fn create(
+        dir: &Path,
+        runs: &BTreeMap<String, RunMetadata>,
+        left_out: &[LeftOut],
+    ) -> Result<Self> {
+        Ok(Self {
+            runs: OpenTable::create::<RunRow>(dir, Table::Runs, runs, left_out)?,
+            tokens: OpenTable::create::<TokenRow>(dir, Table::Tokens, runs, left_out)?,
+            routes: OpenTable::create::<RouteRow>(dir, Table::Routes, runs, left_out)?,
+        })
+    }
+
+    /// Appends one run.
+    ///
+    /// # Errors
+    /// The folder can't be written.
+    pub fn write_run(
+        &mut self,
+        run_id: &str,
+        run: &RunRow,
+        tokens: &[TokenRow],
+        routes: &[RouteRow],
+    ) -> Result<()> {
+        self.runs.append(run_id, std::slice::from_ref(run))?;
+        self.tokens.append(run_id, tokens)?;
+        self.routes.append(run_id, routes)
+    }
+
+    /// Puts the files in their places.
+    ///
+    /// # Errors
+    /// The folder can't be written.
+    pub fn finish(self) -> Result<()> {
+        // Footers first: a full disk must not replace one file and leave the others old.
+        let tables = [self.runs, self.tokens, self.routes];
+        for table in &tables {
+            table.writer.finish().map_err(table.failed())?;
+        }
+        tables.into_iter().try_for_each(|table| table.file.commit())
+    }
+}
+
+impl OpenTable {
+    fn create<T: Row>(
+        dir: &Path,
+        table: Table,
+        runs: &BTreeMap<String, RunMetadata>,
+        left_out: &[LeftOut],
+    ) -> Result<Self> {
+        let path = table.path(dir);
+        let file = AtomicFile::create(&path)?;
+        let failed = |e: PolarsError| AnalysisError::Parquet {
+            path: path.clone(),
+            message: format!("cannot be written: {e}"),
+        };
+        let metadata = [
+            (KEY_VERSION, SCHEMA_VERSION.to_string()),
+            (KEY_TABLE, table.as_str().to_owned()),
+            (KEY_RUNS, json!(runs).to_string()),
+            (KEY_LEFT_OUT, json!(left_out).to_string()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value));
+        let out = file.file().try_clone().map_err(AnalysisError::io("write", &path))?;
+        let schema = frame::<T>("", &[]).map_err(failed)?.schema().clone();
+        let writer = ParquetWriter::new(out)
+            .with_key_value_metadata(Some(KeyValueMetadata::from_static(metadata.to_vec())))
+            .batched(&schema)
+            .map_err(failed)?;
+        Ok(Self { writer, file, path })
+    }
+
+    fn append<T: Row>(&mut self, run_id: &str, rows: &[T]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        frame(run_id, rows).and_then(|frame| self.writer.write_batch(&frame)).map_err(self.failed())
+    }
+
+    fn failed(&self) -> impl Fn(PolarsError) -> AnalysisError + use<> {
+        let path = self.path.clone();
+        move |e| AnalysisError::Parquet {
+            path: path.clone(),
+            message: format!("cannot be written: {e}"),
+        }
+    }
+}
+
+fn frame<T: Row>(run_id: &str, rows: &[T]) -> PolarsResult<DataFrame> {
+    let mut columns = vec![Column::new("run_id".into(), vec![run_id; rows.len()])];
+    columns.extend(T::columns(rows));
+    DataFrame::new(rows.len(), columns)
+}

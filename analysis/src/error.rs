@@ -1,0 +1,97 @@
+//! What can go wrong between a result folder and its report.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A result folder that can't be read or rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum AnalysisError {
+    /// The storage failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done, a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not a result folder.
+    #[error(
+        "{} is not a result folder: it has no cells.jsonl (`bmoe run MATRIX.toml --out DIR` makes one)",
+        path.display()
+    )]
+    NotAResultFolder {
+        /// The folder named.
+        path: PathBuf,
+    },
+    /// A JSON file doesn't hold what it should.
+    #[error(
+        "{}, line {line}: {message} (restore the file from where the matrix ran; it is not rebuilt)",
+        path.display()
+    )]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// Data are missing and there is nothing to make them from.
+    #[error(
+        "{} is missing, and {} holds no traces to build it from (copy data/ or runs/ from where the \
+         matrix ran)",
+        data.display(), runs.display()
+    )]
+    NoData {
+        /// The missing file.
+        data: PathBuf,
+        /// The folder of the traces.
+        runs: PathBuf,
+    },
+    /// A Parquet file is damaged or isn't ours.
+    #[error(
+        "{}: {message} (delete the folder's data/ and run `bmoe report` again to rebuild it from runs/)",
+        path.display()
+    )]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// A Parquet file of another version.
+    #[error(
+        "{}: schema version {found} is not version {supported}, the one that this program reads (delete \
+         the folder's data/ and run `bmoe report` again to rebuild it from runs/)",
+        path.display()
+    )]
+    SchemaVersion {
+        /// The file.
+        path: PathBuf,
+        /// What the file says.
+        found: String,
+        /// What this program reads.
+        supported: u32,
+    },
+    /// A picture can't be drawn.
+    #[error("cannot draw {}: {message}", path.display())]
+    Plot {
+        /// The picture.
+        path: PathBuf,
+        /// What the plotting library said.
+        message: String,
+    },
+}
+
+impl AnalysisError {
+    /// Wraps an I/O error for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, AnalysisError>;

@@ -1,0 +1,62 @@
+//! The JSON files of a result folder: `cells.jsonl` and `environment.json`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::error::{AnalysisError, Result};
+use crate::result_set::{CellRecord, Environment};
+
+/// What `cells.jsonl` holds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Journal {
+    /// The attempts, in the order in which they ended.
+    pub records: Vec<CellRecord>,
+    /// The file ends in a line that was never completed; it is not among the records.
+    pub unfinished_line: bool,
+}
+
+impl Journal {
+    /// Reads `DIR/cells.jsonl`. A last line without its line end, as a killed runner leaves, is passed
+    /// over and told.
+    ///
+    /// # Errors
+    /// The file is missing, or a completed line is not a cell record.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join("cells.jsonl");
+        let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => AnalysisError::NotAResultFolder { path: dir.to_owned() },
+            _ => AnalysisError::io("read", &path)(e),
+        })?;
+        let mut journal = Self::default();
+        for (index, line) in text.split_inclusive('\n').enumerate() {
+            match serde_json::from_str(line) {
+                Ok(record) => journal.records.push(record),
+                Err(_) if line.trim().is_empty() => {}
+                Err(_) if !line.ends_with('\n') => journal.unfinished_line = true,
+                Err(e) => {
+                    return Err(AnalysisError::Json {
+                        path,
+                        line: index + 1,
+                        message: format!("not a cell record: {e}"),
+                    });
+                }
+            }
+        }
+        Ok(journal)
+    }
+}
+
+/// Reads `DIR/environment.json`.
+///
+/// # Errors
+/// The file is missing or is not an environment.
+pub fn read_environment(dir: &Path) -> Result<Environment> {
+    let path = dir.join("environment.json");
+    let text = fs::read_to_string(&path).map_err(AnalysisError::io("read", &path))?;
+    serde_json::from_str(&text).map_err(|e| AnalysisError::Json {
+        line: e.line(),
+        message: format!("not an environment: {e}"),
+        path,
+    })
+}
