@@ -1,0 +1,70 @@
+//! How the residual stream is laid out, so that the router can be told what to follow.
+//!
+//! Dimensions are split into three ranges. The *popular* range is the same for every token, so router rows
+//! that read it prefer the same experts always. The *topic* range is 0 in the embedding; attention writes
+//! averages of past tokens there, so rows that read it prefer what neighbours in time preferred. The *token*
+//! range is random per token. A router row that reads all three has logits whose parts have the standard
+//! deviations that [`Routing`](crate::Routing) asks for.
+
+use std::ops::Range;
+
+use crate::Shape;
+
+/// The ranges and the sizes of their contents, with the embedding's non-zero values being about 1.
+#[derive(Debug, Clone)]
+pub(crate) struct Residual {
+    pub hidden: usize,
+    pub popular: Range<usize>,
+    pub topic: Range<usize>,
+    pub token: Range<usize>,
+    /// Root mean square of the embedding over all dimensions.
+    pub rms_embedding: f32,
+    /// The same after the first layer's attention has written the topic.
+    pub rms_with_topic: f32,
+    /// Root mean square of what attention writes to the topic range.
+    pub topic_rms: f32,
+}
+
+/// `n` rounded to a multiple of 32, at least 32.
+fn near_32(n: usize) -> usize {
+    ((n + 16) / 32).max(1) * 32
+}
+
+impl Residual {
+    pub(crate) fn new(shape: &Shape) -> Self {
+        let hidden = shape.dims.hidden as usize;
+        let popular = near_32(hidden / 16);
+        let topic = near_32(hidden / 4);
+        let r = &shape.routing;
+        let topic_rms = r.topic.hypot(r.recent);
+        let share = |n: usize| n as f32 / hidden as f32;
+        let square = share(hidden - topic);
+        Self {
+            hidden,
+            popular: 0..popular,
+            topic: popular..popular + topic,
+            token: popular + topic..hidden,
+            rms_embedding: square.sqrt(),
+            rms_with_topic: (square + share(topic) * topic_rms * topic_rms).sqrt(),
+            topic_rms,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_the_residual() {
+        for name in crate::builtin_names() {
+            let shape = Shape::builtin(name).unwrap();
+            let r = Residual::new(&shape);
+            assert_eq!(r.popular.start, 0);
+            assert_eq!(r.popular.end, r.topic.start);
+            assert_eq!(r.topic.end, r.token.start);
+            assert_eq!(r.token.end, shape.dims.hidden as usize);
+            assert!(r.token.len() * 2 >= r.hidden, "{name}: {r:?}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The shape files of `matrices/shapes/`, compiled in so that they can be named from anywhere.
+
+macro_rules! shapes {
+    ($($name:literal),* $(,)?) => {
+        const BUILTIN: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../../../matrices/shapes/", $name, ".toml")))),*
+        ];
+    };
+}
+
+shapes![
+    "tiny-qwen3moe",
+    "tiny-qwen2moe",
+    "tiny-gemma4",
+    "tiny-gpt-oss",
+    "quickstart",
+    "qwen3-30b-a3b",
+    "gemma-4-26b-a4b",
+    "gpt-oss-120b",
+];
+
+/// Names of the built-in shapes.
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    BUILTIN.iter().map(|(name, _)| *name)
+}
+
+/// The TOML text of a built-in shape.
+pub fn builtin_toml(name: &str) -> Option<&'static str> {
+    BUILTIN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}

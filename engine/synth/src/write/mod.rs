@@ -1,0 +1,145 @@
+//! Writes a planned model: streamed, from several threads, atomically.
+
+mod pipeline;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::fill::Model;
+use crate::plan::{self, FilePlan, Plan};
+use crate::{Result, Shape, SynthError};
+
+/// What to write where.
+#[derive(Debug, Clone)]
+pub struct WriteOptions {
+    /// The file to write. For a split model, the files `stem-00001-of-0000n.gguf` beside it.
+    pub path: PathBuf,
+    /// Seed of all random numbers: the same seed and shape give the same bytes.
+    pub seed: u64,
+    /// Write only the first so many layers.
+    pub layers: Option<u32>,
+    /// Spread the model over so many files.
+    pub split: Option<u32>,
+    /// Threads that make the weights; `None` uses what the process may use. Doesn't change the bytes.
+    pub threads: Option<usize>,
+}
+
+impl WriteOptions {
+    /// Options for one whole file with seed 0.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), seed: 0, layers: None, split: None, threads: None }
+    }
+}
+
+/// How far a write is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes written so far, over all files.
+    pub written_bytes: u64,
+    /// Bytes of all files.
+    pub total_bytes: u64,
+}
+
+/// What was written.
+#[derive(Debug, Clone)]
+pub struct WriteReport {
+    /// The files; load the first one.
+    pub files: Vec<PathBuf>,
+    /// Size of all files together.
+    pub file_bytes: u64,
+    /// Bytes of one routed expert, by layer.
+    pub expert_bytes: Vec<u64>,
+}
+
+/// Writes a model. Memory use is a few MiB per thread, whatever the model's size. Files appear under their
+/// names only when all of them are complete and on disk.
+///
+/// # Errors
+/// When the shape or options don't fit, the file system has too little room, or a write fails; partial files
+/// are removed then.
+pub fn write_model(
+    shape: &Shape,
+    options: &WriteOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<WriteReport> {
+    let plan = plan::plan(shape, options.layers, options.split)?;
+    let files = plan::file_paths(&options.path, options.split)?;
+    let folder = match options.path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    check_space(folder, plan.file_bytes)?;
+
+    let shape = match options.layers {
+        Some(n) => &shape.clone().with_layers(n)?,
+        None => shape,
+    };
+    let model = Model::new(shape, options.seed);
+    let parts: Vec<PathBuf> = files.iter().map(|f| part_path(f)).collect();
+    let cleanup = RemoveOnDrop(&parts);
+    let mut done = Progress { written_bytes: 0, total_bytes: plan.file_bytes };
+    for (file, part) in plan.files.iter().zip(&parts) {
+        write_file(&model, &plan, file, part, options, &mut done, progress)
+            .map_err(|e| SynthError::io("write", part, e))?;
+    }
+    for (part, file) in parts.iter().zip(&files) {
+        fs::rename(part, file).map_err(|e| SynthError::io("rename to", file, e))?;
+    }
+    std::mem::forget(cleanup);
+    File::open(folder).and_then(|d| d.sync_all()).map_err(|e| SynthError::io("sync", folder, e))?;
+    Ok(WriteReport { files, file_bytes: plan.file_bytes, expert_bytes: plan.expert_bytes })
+}
+
+fn part_path(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+/// Removes partial files when a write ends early.
+struct RemoveOnDrop<'a>(&'a [PathBuf]);
+
+impl Drop for RemoveOnDrop<'_> {
+    fn drop(&mut self) {
+        for path in self.0 {
+            // Most often it was never created, and there is nothing better to do about the rest.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn check_space(folder: &Path, needed_bytes: u64) -> Result<()> {
+    let stat = rustix::fs::statvfs(folder)
+        .map_err(|e| SynthError::io("look at folder", folder, e.into()))?;
+    let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if needed_bytes > free_bytes {
+        return Err(SynthError::Space { path: folder.to_owned(), needed_bytes, free_bytes });
+    }
+    Ok(())
+}
+
+fn write_file(
+    model: &Model,
+    plan: &Plan,
+    file: &FilePlan,
+    path: &Path,
+    options: &WriteOptions,
+    done: &mut Progress,
+    progress: &mut dyn FnMut(Progress),
+) -> std::io::Result<()> {
+    let mut out = File::create(path)?;
+    let mut put = |bytes: &[u8]| {
+        out.write_all(bytes)?;
+        done.written_bytes += bytes.len() as u64;
+        progress(*done);
+        Ok(())
+    };
+    put(&file.head)?;
+    let threads = options
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+        .max(1);
+    pipeline::run(model, options.seed, &plan.tensors[file.tensors.clone()], threads, &mut put)?;
+    out.sync_all()
+}
