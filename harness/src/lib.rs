@@ -1,1 +1,19 @@
-//! bmoe
+//! The `bmoe` harness: makes synthetic models, runs matrices of engine runs, renders reports.
+//!
+//! * [`cmd`]: the command line, one module a command.
+//! * [`matrix`]: matrix files, their cells and the order of the runs.
+//! * [`models`]: finding, making and hashing models.
+//! * [`runner`]: runs the cells, judges and records them.
+//! * [`environment`]: what the results depend on besides the configuration.
+//! * [`progress`]: what a person sees meanwhile.
+//! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
+
+pub mod cmd;
+pub mod engine;
+pub mod environment;
+pub mod error;
+pub mod matrix;
+pub mod models;
+pub mod progress;
+pub mod results;
+pub mod runner;

@@ -1,0 +1,108 @@
+//! Why a command ends without having done its work, and the exit code that says so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bmoe_analysis::AnalysisError;
+use bmoe_synth::SynthError;
+
+use crate::matrix::MatrixError;
+use crate::models::ModelError;
+use crate::runner::{ExecutorError, RunnerError, signal_name};
+
+/// The command failed on the way.
+const FAILED: u8 = 1;
+/// The command refused to start.
+const REFUSED: u8 = 3;
+/// A matrix is done, but some cells aren't valid.
+const NOT_ALL_VALID: u8 = 4;
+
+/// The table of exit codes that `--help` shows.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    failed on the way (a full disk, a folder that cannot be written)
+  2    the command line is wrong
+  3    refused before anything ran (matrix, shape, model, engine or folder)
+  4    `bmoe run` finished, but at least one cell is not valid; results are kept
+  130  interrupted by Ctrl-C (143 by SIGTERM); results so far are kept";
+
+/// A command that did not do all of its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The matrix can't be run.
+    #[error(transparent)]
+    Matrix(#[from] MatrixError),
+    /// A shape or model can't be written.
+    #[error(transparent)]
+    Synth(#[from] SynthError),
+    /// A model can't be used.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The result folder can't be written while cells run.
+    #[error(transparent)]
+    Runner(#[from] RunnerError),
+    /// The results can't be read or rendered.
+    #[error(transparent)]
+    Analysis(#[from] AnalysisError),
+    /// The engine can't be started.
+    #[error(transparent)]
+    Executor(#[from] ExecutorError),
+    /// The command can't be followed as it was given.
+    #[error("{0}")]
+    Refused(String),
+    /// The storage failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done, a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Cells that aren't valid, all of them listed already.
+    #[error("{invalid} of {total} runs are not valid; the report has their reasons")]
+    NotAllValid {
+        /// Runs that aren't valid.
+        invalid: usize,
+        /// All runs.
+        total: usize,
+    },
+    /// The user stopped the command.
+    #[error("interrupted by {}{}", signal_name(*signal), what)]
+    Interrupted {
+        /// The signal.
+        signal: i32,
+        /// What that left, with its own separator; may be empty.
+        what: String,
+    },
+}
+
+impl Error {
+    /// For `map_err`: names what was done to which file.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+
+    /// The exit code of the process.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Matrix(_) | Self::Refused(_) | Self::Executor(_) => REFUSED,
+            Self::Synth(error) | Self::Model(ModelError::Synth(error)) => match error {
+                SynthError::Io { .. } => FAILED,
+                _ => REFUSED,
+            },
+            Self::Model(ModelError::Missing { .. } | ModelError::InTheWay { .. }) => REFUSED,
+            Self::Analysis(AnalysisError::NotAResultFolder { .. }) => REFUSED,
+            Self::Model(ModelError::Io { .. })
+            | Self::Runner(_)
+            | Self::Analysis(_)
+            | Self::Io { .. } => FAILED,
+            Self::NotAllValid { .. } => NOT_ALL_VALID,
+            Self::Interrupted { signal, .. } => u8::try_from(128 + signal).unwrap_or(FAILED),
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! From a matrix to the runs that it asks for, in their order.
+
+use std::collections::HashSet;
+
+use bmoe_trace::RunConfig;
+use regex::{Regex, RegexBuilder};
+
+use super::knobs::{ExtraCell, Overrides, normalise};
+use super::{Matrix, MatrixError, Model, naming};
+
+/// One configuration of one model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Made from the content: the same cell has the same id in every matrix.
+    pub id: String,
+    /// What a person calls it.
+    pub name: String,
+    /// The model's name within the matrix.
+    pub model: String,
+    /// The configuration, without the path of the model.
+    pub config: RunConfig,
+    /// The baseline of its model.
+    pub baseline: bool,
+    /// Its text must be that of the other lossless cells with the same work.
+    pub lossless: bool,
+}
+
+impl Cell {
+    /// Whether both compute the same text: the same model and prompt, and the same of everything
+    /// that decides which experts are used or which of ggml's kernels computes them.
+    #[must_use]
+    pub fn same_text(&self, other: &Self) -> bool {
+        let key = |cell: &Self| {
+            let c = &cell.config;
+            (c.n_predict, c.n_expert_used, c.ctx_tokens, c.ubatch_tokens)
+        };
+        self.model == other.model
+            && self.config.prompt == other.config.prompt
+            && key(self) == key(other)
+    }
+}
+
+/// One run of one cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    /// Index of the cell.
+    pub cell: usize,
+    /// Repetition, from 0.
+    pub repetition: u32,
+}
+
+/// The cells of a matrix and the order of their runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// The cells, model by model, baselines first.
+    pub cells: Vec<Cell>,
+    /// The runs: all cells once, then all of them again, so that a slow drift of the machine
+    /// reaches every cell alike.
+    pub runs: Vec<Planned>,
+}
+
+impl Matrix {
+    /// Expands the axes and adds the further cells.
+    ///
+    /// # Errors
+    /// A selector matches nothing, the baseline is ambiguous, or a cell has an impossible setting.
+    pub fn schedule(&self) -> Result<Schedule, MatrixError> {
+        let mut cells = Vec::new();
+        for model in &self.models {
+            cells.extend(self.cells_of(model)?);
+        }
+        self.check_selectors(&cells)?;
+        for cell in &cells {
+            self.check_cell(cell)?;
+        }
+        let baselines: Vec<Cell> = cells.iter().filter(|c| c.baseline).cloned().collect();
+        for cell in &mut cells {
+            cell.lossless = baselines.is_empty() || baselines.iter().any(|b| b.same_text(cell));
+        }
+        Ok(Schedule::new(cells, self.repetitions))
+    }
+
+    fn cells_of(&self, model: &Model) -> Result<Vec<Cell>, MatrixError> {
+        let mut base = RunConfig::default();
+        self.base.apply(&mut base);
+        let configure = |settings: &Overrides| {
+            let mut config = base.clone();
+            settings.apply(&mut config);
+            normalise(&mut config);
+            config
+        };
+        let excluded = |config: &RunConfig| self.exclude.iter().any(|e| e.matches(config));
+        let combinations = self.axes.iter().flat_map(|axes| axes.combinations());
+        let mut configs: Vec<(Option<String>, RunConfig)> = combinations
+            .map(|settings| (None, configure(&settings)))
+            .filter(|(_, config)| !excluded(config))
+            .collect();
+        let extra = |cell: &&ExtraCell| cell.model.as_ref().is_none_or(|m| *m == model.name);
+        configs.extend(
+            self.cells.iter().filter(extra).map(|c| (c.name.clone(), configure(&c.settings()))),
+        );
+        if configs.is_empty() {
+            return Err(self.invalid(format!(
+                "has no cell for the model `{}`; add `[axes]` or a `[[cell]]`",
+                model.name
+            )));
+        }
+
+        let varying = naming::varying(&configs.iter().map(|(_, c)| c).collect::<Vec<_>>());
+        let mut seen = HashSet::new();
+        let mut cells = Vec::new();
+        for (name, config) in configs {
+            let id = naming::cell_id(model, &config);
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            cells.push(Cell {
+                id,
+                name: name.unwrap_or_else(|| naming::cell_name(&config, &varying)),
+                model: model.name.clone(),
+                baseline: self.baseline.as_ref().is_some_and(|b| b.matches(&config)),
+                lossless: false,
+                config,
+            });
+        }
+        cells.sort_by_key(|cell| !cell.baseline);
+        Ok(cells)
+    }
+
+    /// A selector that selects nothing is a mistake that would otherwise go unnoticed.
+    fn check_selectors(&self, cells: &[Cell]) -> Result<(), MatrixError> {
+        let mut all = self.clone();
+        all.exclude.clear();
+        if !self.exclude.is_empty() {
+            let mut everything = Vec::new();
+            for model in &all.models {
+                everything.extend(all.cells_of(model)?);
+            }
+            for (i, exclude) in self.exclude.iter().enumerate() {
+                if !everything.iter().any(|cell| exclude.matches(&cell.config)) {
+                    return Err(self.invalid(format!(
+                        "has an exclude (number {}) that no cell matches: {}",
+                        i + 1,
+                        inline(exclude)
+                    )));
+                }
+            }
+        }
+        let Some(baseline) = &self.baseline else { return Ok(()) };
+        for model in &self.models {
+            let matching: Vec<_> =
+                cells.iter().filter(|c| c.baseline && c.model == model.name).collect();
+            if matching.is_empty() {
+                return Err(self.invalid(format!(
+                    "has a baseline that no cell of the model `{}` matches: {}",
+                    model.name,
+                    inline(baseline)
+                )));
+            }
+            for (i, cell) in matching.iter().enumerate() {
+                if let Some(other) = matching[..i].iter().find(|o| o.same_text(cell)) {
+                    return Err(self.invalid(format!(
+                        "has an ambiguous baseline: {} matches both \"{}\" and \"{}\"; name \
+                         more settings in it",
+                        inline(baseline),
+                        other.name,
+                        cell.name
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cell(&self, cell: &Cell) -> Result<(), MatrixError> {
+        let config = &cell.config;
+        let problem = if config.prompt.is_empty() {
+            "no `prompt`; set one in [base]".to_owned()
+        } else if config.n_predict == 0 {
+            "`n_predict = 0`; expected 1 or more".to_owned()
+        } else if !(1..=8).contains(&config.io_threads) {
+            format!("`io_threads = {}`; expected 1 to 8", config.io_threads)
+        } else {
+            return Ok(());
+        };
+        Err(self.invalid(format!("has the cell \"{}\" with {problem}", cell.name)))
+    }
+}
+
+fn inline(selector: &Overrides) -> String {
+    let table = toml::Table::try_from(selector).unwrap_or_default();
+    let pairs: Vec<_> = table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    format!("{{ {} }}", pairs.join(", "))
+}
+
+impl Schedule {
+    fn new(cells: Vec<Cell>, repetitions: u32) -> Self {
+        let runs = (0..repetitions)
+            .flat_map(|repetition| {
+                (0..cells.len()).map(move |cell| Planned { cell, repetition })
+            })
+            .collect();
+        Self { cells, runs }
+    }
+
+    /// Keeps the runs of the selected cells.
+    #[must_use]
+    pub fn select(mut self, selection: &Selection) -> Self {
+        self.runs.retain(|run| selection.selects(&self.cells[run.cell]));
+        self
+    }
+}
+
+/// Chooses cells by name, model or id.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    text: String,
+    regex: Regex,
+}
+
+impl Selection {
+    /// A text that the cell's `model: name` or id contains, or a regular expression that matches it;
+    /// upper and lower case are the same.
+    ///
+    /// # Errors
+    /// It is no regular expression.
+    pub fn new(filter: &str) -> Result<Self, regex::Error> {
+        let regex = RegexBuilder::new(filter).case_insensitive(true).build()?;
+        Ok(Self { text: filter.to_lowercase(), regex })
+    }
+
+    /// Whether the cell is chosen.
+    #[must_use]
+    pub fn selects(&self, cell: &Cell) -> bool {
+        let label = format!("{}: {}", cell.model, cell.name).to_lowercase();
+        label.contains(&self.text)
+            || self.regex.is_match(&label)
+            || self.regex.is_match(&cell.id)
+    }
+}

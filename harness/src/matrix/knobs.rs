@@ -1,0 +1,168 @@
+//! The engine settings that a matrix can set, in one list.
+
+use bmoe_trace::{Mode, RunConfig};
+use serde::{Deserialize, Serialize};
+
+/// Declares [`Overrides`], [`Axes`] and [`ExtraCell`] from one list of [`RunConfig`] fields. The list's order is the
+/// nesting order of the axes: the first is the outermost loop.
+macro_rules! knobs {
+    ($($name:ident: $type:ty),* $(,)?) => {
+        /// Settings that replace those underneath them; in a selector, settings that a cell must have.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Overrides {
+            $(
+                #[doc = concat!("[`RunConfig::", stringify!($name), "`]")]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $name: Option<$type>,
+            )*
+        }
+
+        impl Overrides {
+            /// Replaces what is set here.
+            pub fn apply(&self, config: &mut RunConfig) {
+                $(if let Some(value) = &self.$name { config.$name = value.clone(); })*
+            }
+
+            /// Whether the configuration has every value that is set here.
+            #[must_use]
+            pub fn matches(&self, config: &RunConfig) -> bool {
+                $(self.$name.as_ref().is_none_or(|value| *value == config.$name))&&*
+            }
+
+            /// Sets here what is set there.
+            fn merge(&mut self, other: &Self) {
+                $(if other.$name.is_some() { self.$name.clone_from(&other.$name); })*
+            }
+        }
+
+        /// Lists of values; every combination is a cell.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Axes {
+            $(
+                #[doc = concat!("Values of [`RunConfig::", stringify!($name), "`]")]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $name: Option<Vec<$type>>,
+            )*
+        }
+
+        impl Axes {
+            /// Every combination of the axes' values; one empty combination when there is no axis.
+            #[must_use]
+            pub fn combinations(&self) -> Vec<Overrides> {
+                let mut all = vec![Overrides::default()];
+                $(if let Some(values) = &self.$name {
+                    all = all.iter().flat_map(|outer| values.iter().map(|value| {
+                        let mut one = Overrides { $name: Some(value.clone()), ..Overrides::default() };
+                        one.merge(outer);
+                        one
+                    }).collect::<Vec<_>>()).collect();
+                })*
+                all
+            }
+
+            /// The names of the axes that have no value at all, which would leave no cell.
+            #[must_use]
+            pub fn empty(&self) -> Vec<&'static str> {
+                let mut names = Vec::new();
+                $(if self.$name.as_ref().is_some_and(Vec::is_empty) {
+                    names.push(stringify!($name));
+                })*
+                names
+            }
+        }
+
+        /// A cell that is no combination of the axes.
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct ExtraCell {
+            /// Its name; made from its settings when absent.
+            pub name: Option<String>,
+            /// The model that it is for; all of them when absent.
+            pub model: Option<String>,
+            $(
+                #[doc = concat!("[`RunConfig::", stringify!($name), "`]")]
+                pub $name: Option<$type>,
+            )*
+        }
+
+        impl ExtraCell {
+            /// Its settings.
+            #[must_use]
+            pub fn settings(&self) -> Overrides {
+                Overrides { $($name: self.$name.clone(),)* }
+            }
+        }
+    };
+}
+
+knobs! {
+    mode: Mode,
+    prompt: String,
+    n_predict: u32,
+    n_expert_used: u32,
+    ctx_tokens: u32,
+    ubatch_tokens: u32,
+    threads: u32,
+    odirect: bool,
+    cache_mib: u64,
+    io_threads: u32,
+}
+
+/// Gives the settings that mean nothing in a mode their defaults, so that an axis over them doesn't
+/// multiply the cells of that mode.
+pub(super) fn normalise(config: &mut RunConfig) {
+    if config.mode != Mode::Stream {
+        let default = RunConfig::default();
+        config.cache_mib = default.cache_mib;
+        config.io_threads = default.io_threads;
+        config.odirect = default.odirect;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_of_the_engine_can_be_set() {
+        let mut expected: Vec<String> = toml::Table::try_from(RunConfig::default())
+            .unwrap()
+            .keys()
+            .filter(|key| *key != "model")
+            .cloned()
+            .collect();
+        let error = toml::from_str::<Overrides>("nonsense = 1").unwrap_err().to_string();
+        let (_, known) = error.split_once("expected one of").expect("serde lists the fields");
+        let mut known: Vec<String> =
+            known.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        expected.sort();
+        known.sort();
+        assert_eq!(known, expected);
+    }
+
+    #[test]
+    fn axes_nest_in_the_order_of_the_list() {
+        let axes: Axes =
+            toml::from_str("io_threads = [1, 4]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [0, 9]")
+                .unwrap();
+        let all: Vec<_> = axes
+            .combinations()
+            .iter()
+            .map(|o| (o.mode.unwrap(), o.cache_mib.unwrap(), o.io_threads.unwrap()))
+            .collect();
+        assert_eq!(all.len(), 8);
+        assert_eq!(all[..3], [(Mode::Mmap, 0, 1), (Mode::Mmap, 0, 4), (Mode::Mmap, 9, 1)]);
+        assert_eq!(all[7], (Mode::Stream, 9, 4));
+    }
+
+    #[test]
+    fn a_selector_matches_what_it_names_and_nothing_else() {
+        let selector: Overrides = toml::from_str("mode = \"stream\"\ncache_mib = 9").unwrap();
+        let mut config = RunConfig { cache_mib: 9, threads: 3, ..RunConfig::default() };
+        assert!(selector.matches(&config));
+        config.mode = Mode::Mmap;
+        assert!(!selector.matches(&config));
+    }
+}

@@ -1,0 +1,174 @@
+//! Matrices: what `bmoe run` measures, as data (`docs/matrices.md` is the reference of the format).
+
+mod cells;
+mod knobs;
+mod naming;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+pub use cells::{Cell, Planned, Schedule, Selection};
+pub use knobs::{Axes, ExtraCell, Overrides};
+
+/// A matrix file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// Names the result folder; letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// One line that says what the matrix is for.
+    #[serde(default)]
+    pub description: String,
+    /// Times that every cell is run.
+    #[serde(default = "one")]
+    pub repetitions: u32,
+    /// Seconds after which a run is ended.
+    #[serde(default = "default_timeout_s")]
+    pub timeout_s: u32,
+    /// The models; every cell is run on each of them.
+    #[serde(rename = "model")]
+    pub models: Vec<Model>,
+    /// Settings that all cells share.
+    #[serde(default)]
+    pub base: Overrides,
+    /// Settings that vary; every combination is a cell.
+    #[serde(default)]
+    pub axes: Option<Axes>,
+    /// Combinations of the axes that are left out.
+    #[serde(default)]
+    pub exclude: Vec<Overrides>,
+    /// Further cells, beside those of the axes.
+    #[serde(default, rename = "cell")]
+    pub cells: Vec<ExtraCell>,
+    /// Which cell the others are compared with.
+    pub baseline: Option<Overrides>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn default_timeout_s() -> u32 {
+    600
+}
+
+/// A model of a matrix: a file, or a shape that is made when it isn't there.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Its name in tables and cells.
+    pub name: String,
+    /// A GGUF file, relative to the matrix file.
+    pub path: Option<PathBuf>,
+    /// A synthetic model.
+    pub synth: Option<Synth>,
+}
+
+/// A synthetic model, in the words of `bmoe synth`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Synth {
+    /// A shape that `bmoe synth --list` shows, or a shape file (relative to the matrix file).
+    pub shape: String,
+    /// Shortens the shape to so many layers.
+    pub layers: Option<u32>,
+    /// Seed of the weights.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// A matrix that can't be run.
+#[derive(Debug, thiserror::Error)]
+pub enum MatrixError {
+    /// The file can't be read.
+    #[error("cannot read the matrix {}: {source}", path.display())]
+    Read {
+        /// The file named.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file isn't a matrix.
+    #[error("{} is not a matrix: {message}", path.display())]
+    Parse {
+        /// The file named.
+        path: PathBuf,
+        /// What is wrong, with its place in the file.
+        message: String,
+    },
+    /// The file says something that makes no sense.
+    #[error("the matrix {matrix} {problem}")]
+    Invalid {
+        /// Its name.
+        matrix: String,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+}
+
+impl Matrix {
+    /// Reads a matrix; also returns its text, which is kept with the results.
+    ///
+    /// # Errors
+    /// The file can't be read, is no TOML, has a key that isn't known, or contradicts itself.
+    pub fn load(path: &Path) -> Result<(Self, String), MatrixError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| MatrixError::Read { path: path.to_owned(), source })?;
+        let matrix: Self = toml::from_str(&text).map_err(|e| MatrixError::Parse {
+            path: path.to_owned(),
+            message: e.to_string().trim_end().to_owned(),
+        })?;
+        matrix.check()?;
+        Ok((matrix, text))
+    }
+
+    fn invalid(&self, problem: impl Into<String>) -> MatrixError {
+        MatrixError::Invalid { matrix: format!("`{}`", self.name), problem: problem.into() }
+    }
+
+    /// Everything that can be wrong without looking at single cells.
+    fn check(&self) -> Result<(), MatrixError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || self.name.starts_with('.') || !self.name.chars().all(plain) {
+            return Err(self.invalid(
+                "needs another `name`: it names a folder and may hold letters, digits, `-`, `_` \
+                 and `.` (not first)",
+            ));
+        }
+        if self.repetitions == 0 {
+            return Err(self.invalid("has `repetitions = 0`; expected 1 or more"));
+        }
+        if self.timeout_s == 0 {
+            return Err(self.invalid("has `timeout_s = 0`; expected the seconds one run may take"));
+        }
+        if let Some(axis) = self.axes.as_ref().and_then(|a| a.empty().first().copied()) {
+            return Err(self.invalid(format!(
+                "has no value for the axis `{axis}`; give it one or remove the axis"
+            )));
+        }
+        for (i, model) in self.models.iter().enumerate() {
+            if self.models[..i].iter().any(|other| other.name == model.name) {
+                return Err(self.invalid(format!("has two models named `{}`", model.name)));
+            }
+            if model.path.is_some() == model.synth.is_some() {
+                return Err(self.invalid(format!(
+                    "has the model `{}` with {}; expected either `path` (a GGUF file) or `synth` \
+                     (a shape to make it from)",
+                    model.name,
+                    if model.path.is_some() { "both `path` and `synth`" } else { "neither" },
+                )));
+            }
+        }
+        for model in self.cells.iter().filter_map(|cell| cell.model.as_ref()) {
+            if !self.models.iter().any(|m| m.name == *model) {
+                let known: Vec<_> = self.models.iter().map(|m| m.name.as_str()).collect();
+                return Err(self.invalid(format!(
+                    "has a cell for the model `{model}`; its models are {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! What is known of a model file, kept beside it so that it is found out once.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{ModelError, files};
+
+/// `<model>.bmoe.json`: holds for the files that it was written for, and for no others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    stamps: Vec<Stamp>,
+    /// SHA-256 of the files one after the other, hex, once somebody wanted to know.
+    pub sha256: Option<String>,
+    /// What it was made from, when it is synthetic.
+    pub recipe: Option<String>,
+}
+
+/// Tells a file from another one, and from itself before a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    bytes: u64,
+    modified_ns: i128,
+    inode: u64,
+}
+
+fn stamps(model: &Path) -> Result<Vec<Stamp>, ModelError> {
+    let stamp = |file: &PathBuf| {
+        let meta = fs::metadata(file).map_err(ModelError::io("look at", file))?;
+        let modified_ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        Ok(Stamp { bytes: meta.len(), modified_ns, inode: meta.ino() })
+    };
+    files(model).iter().map(stamp).collect()
+}
+
+fn sidecar(model: &Path) -> PathBuf {
+    let mut name = files(model)[0].as_os_str().to_owned();
+    name.push(".bmoe.json");
+    name.into()
+}
+
+impl Identity {
+    /// An identity for the files as they are now.
+    ///
+    /// # Errors
+    /// A file can't be looked at.
+    pub fn new(model: &Path, recipe: Option<String>) -> Result<Self, ModelError> {
+        Ok(Self { stamps: stamps(model)?, sha256: None, recipe })
+    }
+
+    /// What was written down about the files, unless they have changed since.
+    #[must_use]
+    pub fn load(model: &Path) -> Option<Self> {
+        let text = fs::read(sidecar(model)).ok()?;
+        let identity: Self = serde_json::from_slice(&text).ok()?;
+        (stamps(model).ok()? == identity.stamps).then_some(identity)
+    }
+
+    /// Writes it down.
+    ///
+    /// # Errors
+    /// The folder can't be written.
+    pub fn save(&self, model: &Path) -> Result<(), ModelError> {
+        let path = sidecar(model);
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let write = || {
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(ModelError::io("write", &path))
+    }
+
+    /// All files together.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.stamps.iter().map(|s| s.bytes).sum()
+    }
+}
+
+/// The identity of a model with its hash, which is taken now unless it is known.
+///
+/// # Errors
+/// A file can't be read.
+pub fn hash(model: &Path, progress: &mut dyn FnMut(u64)) -> Result<Identity, ModelError> {
+    let mut identity = match Identity::load(model) {
+        Some(known) if known.sha256.is_some() => return Ok(known),
+        Some(known) => known,
+        None => Identity::new(model, None)?,
+    };
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut done = 0;
+    for path in files(model) {
+        let mut file = File::open(&path).map_err(ModelError::io("open", &path))?;
+        loop {
+            let n = file.read(&mut buffer).map_err(ModelError::io("read", &path))?;
+            if n == 0 {
+                break;
+            }
+            hasher.update(&buffer[..n]);
+            done += n as u64;
+            progress(done);
+        }
+    }
+    identity.sha256 = Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+    // A folder that can't be written costs the next run the same time again, and nothing else.
+    let _ = identity.save(model);
+    Ok(identity)
+}

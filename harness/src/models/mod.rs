@@ -1,0 +1,175 @@
+//! The models of a matrix: where they are, how the synthetic ones are made, what they hash to.
+
+mod identity;
+mod make;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bmoe_synth::{Shape, SynthError};
+
+use crate::matrix::{Matrix, Model};
+use crate::runner::{Interrupt, signal_name};
+
+pub use identity::{Identity, hash};
+pub use make::{Made, Recipe, Replace, make};
+
+/// A model that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The writer of synthetic models refused or failed.
+    #[error(transparent)]
+    Synth(#[from] SynthError),
+    /// A model file isn't there.
+    #[error("the model `{name}` needs {}, which cannot be opened: {source}", path.display())]
+    Missing {
+        /// The model's name in the matrix.
+        name: String,
+        /// The missing file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file is in the way of a model.
+    #[error(
+        "{} exists and is not what would be made ({why}); `bmoe synth --force` replaces it, another \
+         `--out` leaves it alone",
+        path.display()
+    )]
+    InTheWay {
+        /// The file.
+        path: PathBuf,
+        /// What is known of it.
+        why: String,
+    },
+    /// A file can't be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done, a verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ModelError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// A model of a matrix and its place.
+#[derive(Debug, Clone)]
+pub struct Located {
+    /// Its name in the matrix.
+    pub name: String,
+    /// The file that the engine is given.
+    pub path: PathBuf,
+    /// How to make it, when it is synthetic.
+    pub recipe: Option<Recipe>,
+}
+
+impl Located {
+    /// Looks whether all files are there.
+    ///
+    /// # Errors
+    /// One is missing or can't be read.
+    pub fn check_files(&self) -> Result<(), ModelError> {
+        for path in files(&self.path) {
+            std::fs::File::open(&path).map_err(|source| ModelError::Missing {
+                name: self.name.clone(),
+                path,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds the models of a matrix: given files beside the matrix file, synthetic ones in `models`.
+///
+/// # Errors
+/// A shape isn't known or can't be built.
+pub fn locate(
+    matrix: &Matrix,
+    matrix_folder: &Path,
+    models: &Path,
+) -> Result<Vec<Located>, ModelError> {
+    matrix.models.iter().map(|model| locate_one(model, matrix_folder, models)).collect()
+}
+
+fn locate_one(model: &Model, folder: &Path, models: &Path) -> Result<Located, ModelError> {
+    let name = model.name.clone();
+    let Some(synth) = &model.synth else {
+        let path = folder.join(model.path.clone().unwrap_or_default());
+        return Ok(Located { name, path, recipe: None });
+    };
+    let shape = shape(&synth.shape, folder)?;
+    let recipe = Recipe { shape, layers: synth.layers, seed: synth.seed, split: None };
+    Ok(Located { name, path: models.join(recipe.file_name()), recipe: Some(recipe) })
+}
+
+/// A built-in shape by name, or a shape file (anything that ends in `.toml`) relative to `folder`.
+///
+/// # Errors
+/// There is no such shape, or the file is no shape.
+pub fn shape(name: &str, folder: &Path) -> Result<Shape, SynthError> {
+    if Path::new(name).extension().is_some_and(|e| e == "toml") {
+        Shape::load(&folder.join(name))
+    } else {
+        Shape::builtin(name)
+    }
+}
+
+/// Ends the process when the user asked for it while a model is made: there is nothing yet to keep.
+pub fn exit_if_interrupted(interrupt: &Interrupt, path: &Path) {
+    if let Some(signal) = interrupt.signal() {
+        eprintln!(
+            "\nerror: interrupted by {}; the unfinished {}*.part can be deleted",
+            signal_name(signal),
+            path.with_extension("").display()
+        );
+        std::process::exit(128 + signal);
+    }
+}
+
+/// All files of a model: the shards of a split one, in order, or the one file.
+#[must_use]
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    shards(path).unwrap_or_else(|| vec![path.to_owned()])
+}
+
+/// `stem-0000I-of-0000N.gguf`
+fn shards(path: &Path) -> Option<Vec<PathBuf>> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
+    let (rest, total) = stem.rsplit_once("-of-")?;
+    let (stem, index) = rest.rsplit_once('-')?;
+    let number = |text: &str| {
+        (text.len() == 5).then(|| text.parse::<u32>().ok()).flatten().filter(|n| *n > 0)
+    };
+    let (_, total) = (number(index)?, number(total)?);
+    let shard = |i: u32| path.with_file_name(format!("{stem}-{i:05}-of-{total:05}.gguf"));
+    Some((1..=total).map(shard).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_listed_from_any_of_them() {
+        let files = files(Path::new("m/big-00002-of-00003.gguf"));
+        let names: Vec<_> = files.iter().map(|f| f.to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            [
+                "m/big-00001-of-00003.gguf",
+                "m/big-00002-of-00003.gguf",
+                "m/big-00003-of-00003.gguf"
+            ]
+        );
+        assert_eq!(super::files(Path::new("m/end-of-story.gguf")).len(), 1);
+    }
+}

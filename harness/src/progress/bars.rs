@@ -1,0 +1,120 @@
+//! Two bars: the run that is going on, and the whole.
+
+use std::time::{Duration, Instant};
+
+use bmoe_analysis::result_set::CellRecord;
+use bmoe_trace::line::{Done, Line};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::{about, label, outcome};
+use crate::matrix::Cell;
+use crate::runner::{Observer, Place};
+
+/// The bars of a matrix on a terminal.
+pub(super) struct Bars {
+    all: MultiProgress,
+    run: ProgressBar,
+    whole: ProgressBar,
+    now: Option<Now>,
+}
+
+/// The run that is going on.
+struct Now {
+    label: String,
+    started: Instant,
+    place: Place,
+    done: Option<Done>,
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> ")
+}
+
+impl Bars {
+    pub(super) fn new(runs: usize) -> Self {
+        let all = MultiProgress::new();
+        let run = all.add(ProgressBar::new(0));
+        run.set_style(style("{prefix}\n  {spinner} [{bar:30}] {pos:>4}/{len} tokens  {msg}"));
+        let whole = all.add(ProgressBar::new(runs as u64));
+        whole.set_style(style("  all [{bar:30}] {pos:>4}/{len} runs, {elapsed} so far{msg}"));
+        run.enable_steady_tick(Duration::from_millis(200));
+        whole.enable_steady_tick(Duration::from_secs(1));
+        Self { all, run, whole, now: None }
+    }
+
+    fn print(&self, text: &str) {
+        let _ = self.all.println(text);
+    }
+
+    /// What the whole will still take, once there is something to tell it from.
+    fn show_time_left(&self, steps: Option<(u32, u32)>) {
+        let Some(now) = &self.now else { return };
+        let elapsed = now.started.elapsed();
+        let left = match (now.place.left, steps) {
+            (Some(left), _) => left.saturating_sub(elapsed),
+            (None, Some((step, steps))) if step > 0 => {
+                let run = elapsed.mul_f64(f64::from(steps) / f64::from(step));
+                let runs = u32::try_from(now.place.total - now.place.index).unwrap_or(u32::MAX);
+                run.saturating_mul(runs).saturating_sub(elapsed)
+            }
+            _ => return,
+        };
+        self.whole.set_message(format!(", about {} left", about(left)));
+    }
+}
+
+impl Observer for Bars {
+    fn started(&mut self, cell: &Cell, repetition: u32, place: Place) {
+        let label = label(cell, repetition);
+        self.run.reset();
+        self.run.set_length(u64::from(cell.config.n_predict));
+        self.run.set_prefix(label.clone());
+        self.run.set_message("loading");
+        self.now = Some(Now { label, started: Instant::now(), place, done: None });
+        self.show_time_left(None);
+    }
+
+    fn line(&mut self, line: &Line) {
+        match line {
+            Line::Ready(_) => self.run.set_message("computing the prompt"),
+            Line::Progress(progress) => {
+                self.run.set_length(u64::from(progress.steps));
+                self.run.set_position(u64::from(progress.step));
+                let rate = 1000.0 / progress.wall_ms.max(f64::MIN_POSITIVE);
+                let hits = if progress.cache_hit_pct < 0.0 {
+                    String::new()
+                } else {
+                    format!(", hit {:.0} %", progress.cache_hit_pct)
+                };
+                self.run.set_message(format!("{rate:.1} tok/s{hits}"));
+                self.show_time_left(Some((progress.step, progress.steps)));
+            }
+            Line::Done(done) => {
+                if let Some(now) = &mut self.now {
+                    now.done = Some(done.clone());
+                }
+            }
+            Line::Prefill(_) | Line::Error(_) => {}
+        }
+    }
+
+    fn ended(&mut self, record: &CellRecord) {
+        if let Some(now) = self.now.take() {
+            let (number, total) = (now.place.index + 1, now.place.total);
+            let outcome = outcome(record, now.done.as_ref());
+            self.print(&format!("[{number}/{total}] {}: {outcome}", now.label));
+        }
+        self.whole.inc(1);
+    }
+
+    fn notice(&mut self, text: &str) {
+        self.print(&format!("note: {text}"));
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        self.run.finish_and_clear();
+        self.whole.finish_and_clear();
+    }
+}

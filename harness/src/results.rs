@@ -1,0 +1,93 @@
+//! Result folders: making one, filling in what isn't a run, rendering it.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use bmoe_analysis::report::ReportPaths;
+use bmoe_analysis::result_set::Environment;
+
+use crate::error::Error;
+
+/// Refuses a folder that holds something already.
+///
+/// # Errors
+/// It isn't empty, or can't be looked at.
+pub fn check_free(folder: &Path) -> Result<(), Error> {
+    let mut entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io("use as a result folder", folder)(e)),
+    };
+    if entries.next().is_none() {
+        return Ok(());
+    }
+    let hint = if folder.join("cells.jsonl").exists() {
+        format!(
+            "holds results already; `bmoe report {}` renders them, another --out keeps both",
+            folder.display()
+        )
+    } else {
+        "is not empty; give another --out".to_owned()
+    };
+    Err(Error::Refused(format!("the folder {} {hint}", folder.display())))
+}
+
+/// Makes a result folder with what is known before the first run.
+///
+/// # Errors
+/// It can't be written.
+pub fn create(folder: &Path, matrix_text: &str, environment: &Environment) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
+    write(&folder.join("matrix.toml"), matrix_text.as_bytes())?;
+    let mut json = serde_json::to_vec_pretty(environment)
+        .map_err(|e| Error::io("write", &folder.join("environment.json"))(e.into()))?;
+    json.push(b'\n');
+    write(&folder.join("environment.json"), &json)
+}
+
+/// All of it or nothing.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let put = || {
+        let mut file = tempfile::Builder::new()
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    put().map_err(Error::io("write", path))
+}
+
+/// What rendering left.
+#[derive(Debug)]
+pub struct Rendered {
+    folder: PathBuf,
+    paths: ReportPaths,
+}
+
+/// Converts the traces of a result folder and renders its report.
+///
+/// # Errors
+/// It is no result folder, holds damaged files, or can't be written.
+pub fn render(folder: &Path) -> Result<Rendered, Error> {
+    let ingested = bmoe_analysis::ingest(folder)?;
+    for left_out in &ingested.left_out {
+        eprintln!("note: {} is left out: {}", left_out.trace, left_out.reason);
+    }
+    let paths = bmoe_analysis::report::render(folder)?;
+    Ok(Rendered { folder: folder.to_owned(), paths })
+}
+
+impl Rendered {
+    /// Says where everything is, on standard output.
+    pub fn print(&self) {
+        println!("report   {}", self.paths.report.display());
+        for plot in self.paths.plots.iter().filter(|p| p.extension().is_some_and(|e| e == "png")) {
+            println!("plot     {} (and .svg)", plot.display());
+        }
+        println!("data     {}", self.folder.join("data/{runs,tokens,routes}.parquet").display());
+    }
+}

@@ -1,0 +1,187 @@
+//! Matrix files: expansion, names, ids, filters, and what they say when something is wrong.
+
+use std::fs;
+use std::path::Path;
+
+use bmoe::matrix::{Matrix, MatrixError, Schedule, Selection};
+
+const BASE: &str = r#"
+name = "m"
+baseline = { mode = "mmap" }
+[[model]]
+name = "a"
+path = "models/a.gguf"
+[base]
+prompt = "hello"
+"#;
+
+fn load(text: &str) -> Result<Schedule, MatrixError> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.toml");
+    fs::write(&path, text).unwrap();
+    Matrix::load(&path)?.0.schedule()
+}
+
+fn with(more: &str) -> Schedule {
+    load(&format!("{BASE}{more}")).unwrap()
+}
+
+fn names(schedule: &Schedule) -> Vec<&str> {
+    schedule.runs.iter().map(|r| schedule.cells[r.cell].name.as_str()).collect()
+}
+
+const AXES: &str = r#"
+[axes]
+mode = ["mmap", "stream"]
+cache_mib = [0, 128]
+io_threads = [1, 4]
+"#;
+
+#[test]
+fn settings_without_meaning_in_a_mode_do_not_multiply_its_cells() {
+    assert_eq!(
+        names(&with(AXES)),
+        [
+            "mmap",
+            "stream, cache off, 1 lane",
+            "stream, cache off, 4 lanes",
+            "stream, cache 128 MiB, 1 lane",
+            "stream, cache 128 MiB, 4 lanes",
+        ]
+    );
+}
+
+#[test]
+fn excludes_and_further_cells() {
+    let schedule = with(&format!(
+        "{AXES}[[exclude]]\ncache_mib = 0\nio_threads = 1\n[[cell]]\nname = \"reference\"\n\
+         mode = \"resident\"\n"
+    ));
+    assert_eq!(
+        names(&schedule),
+        [
+            "mmap",
+            "stream, cache off, 4 lanes",
+            "stream, cache 128 MiB, 1 lane",
+            "stream, cache 128 MiB, 4 lanes",
+            "reference",
+        ]
+    );
+}
+
+#[test]
+fn only_what_varies_is_in_the_names() {
+    let schedule = with(
+        "[axes]\nmode = [\"mmap\"]\nn_expert_used = [0, 6]\n[[cell]]\nmode = \"mmap\"\nthreads = 2\n",
+    );
+    assert_eq!(
+        names(&schedule),
+        [
+            "mmap, the model's top-k, all threads",
+            "mmap, top-6, all threads",
+            "mmap, the model's top-k, 2 threads"
+        ]
+        .as_slice()
+    );
+}
+
+#[test]
+fn ids_depend_on_content_and_on_nothing_else() {
+    let ids = |schedule: &Schedule| -> Vec<String> {
+        schedule.cells.iter().map(|c| c.id.clone()).collect()
+    };
+    let first = ids(&with(AXES));
+    // Another order, another folder, another name of the matrix and of the model.
+    let other = load(
+        &format!("{BASE}{AXES}")
+            .replace("name = \"m\"", "name = \"other\"\nrepetitions = 3")
+            .replace("name = \"a\"", "name = \"b\"")
+            .replace("models/a.gguf", "elsewhere/a.gguf")
+            .replace("[0, 128]", "[128, 0]"),
+    )
+    .unwrap();
+    let mut sorted = (first.clone(), ids(&other));
+    sorted.0.sort();
+    sorted.1.sort();
+    assert_eq!(sorted.0, sorted.1);
+    let distinct: std::collections::HashSet<_> = first.iter().collect();
+    assert_eq!(distinct.len(), first.len());
+    // Ids are in published results: a change of how they are made would orphan those.
+    assert_eq!(first[0], "");
+}
+
+#[test]
+fn cells_are_compared_only_where_their_texts_must_agree() {
+    let schedule = with(
+        "[axes]\nmode = [\"mmap\", \"stream\"]\n[[cell]]\nmode = \"stream\"\nn_expert_used = 6\n",
+    );
+    let lossless: Vec<_> = schedule.cells.iter().map(|c| c.lossless).collect();
+    assert_eq!(lossless, [true, true, false]);
+}
+
+#[test]
+fn filters_take_texts_and_regular_expressions() {
+    let select = |filter: &str| {
+        let schedule = with(AXES).select(&Selection::new(filter).unwrap());
+        names(&schedule).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(select("CACHE OFF, 1"), ["stream, cache off, 1 lane"]);
+    assert_eq!(select("^a: mmap$"), ["mmap"]);
+    assert_eq!(select("128 MiB, (1|4)").len(), 2);
+    let id = &with(AXES).cells[1].id;
+    assert_eq!(select(id), ["stream, cache off, 1 lane"]);
+    assert!(select("nothing like it").is_empty());
+    assert!(Selection::new("(").is_err());
+}
+
+#[test]
+fn mistakes_are_named() {
+    let wrong = [
+        BASE.replace("name = \"m\"", "name = \"m m\""),
+        BASE.replace("prompt", "promt"),
+        format!("{BASE}[axes]\ncache_mib = [\"big\"]\n"),
+        format!("{BASE}[axes]\nmode = []\n"),
+        format!("{BASE}[axes]\nmode = [\"stream\"]\n"),
+        format!("{BASE}[axes]\nmode = [\"mmap\"]\nthreads = [1, 2]\n"),
+        format!("{BASE}{AXES}[[exclude]]\ncache_mib = 64\n"),
+        format!("{BASE}{AXES}[[cell]]\nmodel = \"b\"\nmode = \"mmap\"\n"),
+        BASE.to_owned(),
+        format!("{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\nio_threads = [4, 9]\n"),
+        BASE.replace("path = ", "synth = { shape = \"x\" }\npath = "),
+        format!("{}{AXES}", BASE.replace("prompt = \"hello\"", "")),
+        format!("timeout_s = 0\n{BASE}{AXES}"),
+        format!("{BASE}{AXES}[[model]]\nname = \"a\"\npath = \"b.gguf\"\n"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let messages: Vec<String> = wrong
+        .iter()
+        .map(|text| load(text).unwrap_err().to_string())
+        .map(|message| {
+            // The folder differs from run to run.
+            let start = message.find("/tmp").or_else(|| message.find(dir.path().parent().unwrap().to_str().unwrap()));
+            match (start, message.find("m.toml is not")) {
+                (Some(_), Some(end)) => message[end..].to_owned(),
+                _ => message,
+            }
+        })
+        .collect();
+    insta::assert_snapshot!(messages.join("\n---\n"));
+}
+
+#[test]
+fn the_matrices_of_the_repository_are_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../matrices");
+    let mut found = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            let (matrix, _) = Matrix::load(&path).unwrap();
+            let file = path.file_stem().unwrap().to_str().unwrap();
+            assert_eq!(matrix.name, file);
+            matrix.schedule().unwrap();
+            bmoe::models::locate(&matrix, path.parent().unwrap(), Path::new("models")).unwrap();
+            found += 1;
+        }
+    }
+    assert!(found > 0);
+}
