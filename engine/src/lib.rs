@@ -1,1 +1,2 @@
-//! bmoe-engine
+//! The streaming engine.
+pub mod flash;

@@ -1,0 +1,335 @@
+//! Read lanes: a few threads that read slices into the arena.
+//!
+//! The thread that asks takes part as one of the lanes, so one lane needs no thread and no wake-up.
+#![expect(unsafe_code, reason = "reads go straight into raw memory of the arena")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::file::SliceFiles;
+use super::layout::WINDOW_ALIGN;
+
+/// Most lanes that make sense on one flash device.
+pub const MAX_LANES: u32 = 8;
+
+/// One slice to read.
+#[derive(Debug, Clone, Copy)]
+pub struct SliceRead {
+    /// Index of the file.
+    pub file: usize,
+    /// Where the slice starts in the file.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Frame that receives it: the slice lands at `frame + offset % WINDOW_ALIGN`.
+    pub frame: *mut u8,
+}
+
+// SAFETY: the pointer is to a frame of the arena that belongs to this read alone until it is done.
+unsafe impl Send for SliceRead {}
+
+/// What a batch of reads cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadStats {
+    /// Read operations.
+    pub reads: u64,
+    /// Bytes transferred, alignment included.
+    pub device_bytes: u64,
+    /// Sum over the lanes of the time spent in reads.
+    pub lane_busy_ns: u64,
+}
+
+/// A read that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("reading {bytes} bytes at offset {offset} of {} failed: {message}", path.display())]
+pub struct ReadError {
+    path: PathBuf,
+    offset: u64,
+    bytes: u64,
+    message: String,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<SliceRead>,
+    /// Reads of the current batch that are not finished.
+    unfinished: usize,
+    stats: ReadStats,
+    error: Option<ReadError>,
+    closing: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    files: SliceFiles,
+    queue: Mutex<Queue>,
+    work: Condvar,
+    done: Condvar,
+}
+
+/// The lanes of one model.
+#[derive(Debug)]
+pub struct Lanes {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Lanes {
+    /// Starts `lanes - 1` threads.
+    ///
+    /// # Errors
+    /// A thread can't be started.
+    pub fn new(files: SliceFiles, lanes: u32) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            files,
+            queue: Mutex::new(Queue::default()),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        });
+        let mut this = Self { shared, threads: Vec::new() };
+        for lane in 1..lanes {
+            let shared = Arc::clone(&this.shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("bmoe-lane-{lane}"))
+                .spawn(move || shared.serve())?;
+            this.threads.push(thread);
+        }
+        Ok(this)
+    }
+
+    /// Reads a batch and returns when all of it is there.
+    ///
+    /// # Errors
+    /// The first read that failed; the frames' contents are then undefined.
+    ///
+    /// # Safety
+    /// Every `frame` must be a 4096-aligned piece of memory that is valid for the slice's aligned
+    /// window, that no other read of the batch shares, and that nobody else uses before the return.
+    pub unsafe fn read(&self, batch: &[SliceRead]) -> Result<ReadStats, ReadError> {
+        let shared = &*self.shared;
+        {
+            let mut queue = shared.lock();
+            queue.stats = ReadStats::default();
+            queue.error = None;
+            queue.unfinished = batch.len();
+            queue.waiting.extend(batch);
+        }
+        for _ in 0..batch.len().saturating_sub(1).min(self.threads.len()) {
+            shared.work.notify_one();
+        }
+        while let Some(read) = { shared.lock().waiting.pop_front() } {
+            shared.carry_out(read);
+        }
+        let mut queue = shared.lock();
+        while queue.unfinished > 0 {
+            queue = shared.done.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        match queue.error.take() {
+            Some(error) => Err(error),
+            None => Ok(queue.stats),
+        }
+    }
+
+    /// The files that the lanes read.
+    #[must_use]
+    pub fn files(&self) -> &SliceFiles {
+        &self.shared.files
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        loop {
+            let read = {
+                let mut queue = self.lock();
+                loop {
+                    if let Some(read) = queue.waiting.pop_front() {
+                        break read;
+                    }
+                    if queue.closing {
+                        return;
+                    }
+                    queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            self.carry_out(read);
+        }
+    }
+
+    fn carry_out(&self, read: SliceRead) {
+        let start = Instant::now();
+        let result = self.read_slice(read);
+        let busy_ns = start.elapsed().as_nanos() as u64;
+        let mut queue = self.lock();
+        queue.stats.reads += 1;
+        queue.stats.lane_busy_ns += busy_ns;
+        match result {
+            Ok(bytes) => queue.stats.device_bytes += bytes,
+            Err(e) => {
+                let error = ReadError {
+                    path: self.files.path(read.file).to_owned(),
+                    offset: read.offset,
+                    bytes: read.bytes,
+                    message: e.to_string(),
+                };
+                queue.error.get_or_insert(error);
+            }
+        }
+        queue.unfinished -= 1;
+        if queue.unfinished == 0 {
+            self.done.notify_all();
+        }
+    }
+
+    /// Reads one slice; returns the bytes transferred.
+    fn read_slice(&self, read: SliceRead) -> io::Result<u64> {
+        let lead = read.offset % WINDOW_ALIGN;
+        let file = self.files.file(read.file);
+        let needed = (lead + read.bytes) as usize;
+        if self.files.direct() {
+            let window = (needed as u64).next_multiple_of(WINDOW_ALIGN) as usize;
+            // SAFETY: `Lanes::read`'s caller promised memory for the aligned window that this read
+            // alone uses; it was touched when the arena was made, so it is initialised.
+            let buffer = unsafe { std::slice::from_raw_parts_mut(read.frame, window) };
+            read_window(buffer, needed, WINDOW_ALIGN as usize, |part, done| {
+                file.read_at(part, read.offset - lead + done as u64)
+            })
+        } else {
+            // SAFETY: as above; the slice lies within the window.
+            let buffer = unsafe {
+                std::slice::from_raw_parts_mut(read.frame.add(lead as usize), read.bytes as usize)
+            };
+            let needed = buffer.len();
+            read_window(buffer, needed, 1, |part, done| {
+                file.read_at(part, read.offset + done as u64)
+            })
+        }
+    }
+}
+
+/// Reads until the first `needed` bytes of the buffer are filled (a window may reach past the end of
+/// the file; the slice may not). Goes on after short and interrupted reads, at the last whole block.
+fn read_window(
+    buffer: &mut [u8],
+    needed: usize,
+    align: usize,
+    mut read_at: impl FnMut(&mut [u8], usize) -> io::Result<usize>,
+) -> io::Result<u64> {
+    let mut done = 0;
+    let mut transferred = 0;
+    while done < needed {
+        let from = done / align * align;
+        match read_at(&mut buffer[from..], from) {
+            Ok(got) if from + got <= done => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!("the file ends {} bytes early", needed - done),
+                ));
+            }
+            Ok(got) => {
+                done = from + got;
+                transferred += got as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(transferred)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::arena::Arena;
+
+    fn check(want_direct: bool, lanes: u32) {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("slices");
+        let content: Vec<u8> = (0..100_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let (files, how) = SliceFiles::open(&[path], want_direct, 4096).unwrap();
+        eprintln!("reads: {how:?}, {lanes} lanes");
+        let lanes = Lanes::new(files, lanes).unwrap();
+        let mut arena = Arena::new(16 * 16384).unwrap();
+        arena.wait();
+        // The last slice ends with the file, in the middle of a block.
+        let slices: Vec<(u64, u64)> =
+            (0..15).map(|i| (i * 6661, 6661 + i)).chain([(100_000 - 5000, 5000)]).collect();
+        let batch: Vec<SliceRead> = slices
+            .iter()
+            .enumerate()
+            .map(|(i, &(offset, bytes))| SliceRead {
+                file: 0,
+                offset,
+                bytes,
+                frame: arena.at(i as u64 * 16384),
+            })
+            .collect();
+        // SAFETY: frames are 16 KiB apart and no window is longer than 12 KiB.
+        let stats = unsafe { lanes.read(&batch) }.unwrap();
+        assert_eq!(stats.reads, 16);
+        for (read, &(offset, bytes)) in batch.iter().zip(&slices) {
+            // SAFETY: the read is done.
+            let got = unsafe {
+                std::slice::from_raw_parts(
+                    read.frame.add((offset % WINDOW_ALIGN) as usize),
+                    bytes as usize,
+                )
+            };
+            assert_eq!(got, &content[offset as usize..(offset + bytes) as usize]);
+        }
+        let beyond = SliceRead { file: 0, offset: 99_000, bytes: 2000, frame: arena.at(0) };
+        // SAFETY: as above.
+        let error = unsafe { lanes.read(&[beyond]) }.unwrap_err().to_string();
+        assert!(error.contains("slices") && error.contains("ends 1000 bytes early"), "{error}");
+    }
+
+    #[test]
+    fn slices_arrive_whole_on_every_path() {
+        for lanes in [1, 4] {
+            check(true, lanes);
+            check(false, lanes);
+        }
+    }
+
+    #[test]
+    fn short_and_interrupted_reads_go_on_at_a_whole_block() {
+        let content: Vec<u8> = (0..64u8).collect();
+        let mut buffer = [0; 64];
+        let mut calls = 0;
+        let transferred = read_window(&mut buffer, 60, 8, |part, from| {
+            calls += 1;
+            assert_eq!(from % 8, 0);
+            if calls % 2 == 0 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let got = part.len().min(11);
+            part[..got].copy_from_slice(&content[from..from + got]);
+            Ok(got)
+        })
+        .unwrap();
+        assert_eq!(buffer[..60], content[..60]);
+        assert!(transferred >= 60);
+        let error = read_window(&mut buffer, 60, 8, |_, _| Err(io::Error::from_raw_os_error(5)));
+        assert_eq!(error.unwrap_err().raw_os_error(), Some(5));
+    }
+}
