@@ -3,14 +3,23 @@
 //! * [`result_set`]: the files of a result folder, written by the runner.
 //! * [`journal`]: reads them.
 //! * [`data`]: binary traces to Parquet and back.
-//! * [`stats`]: percentiles and rates, on plain numbers.
+//! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
+//! * [`cells`]: attempts grouped into cells, their runs pooled.
+//! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
+//! * [`report`]: all of it for one folder.
 
 mod atomic;
+pub mod cells;
 pub mod data;
 pub mod error;
 pub mod journal;
+pub mod plots;
+pub mod report;
 pub mod result_set;
+pub mod routing;
 pub mod stats;
+pub mod table;
 
 pub use data::{Ingested, ingest};
 pub use error::AnalysisError;
+pub use report::{ReportPaths, render};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::read::{DataReader, RunMetadata};
-use super::rows::{RouteRow, RunRow, TokenRow};
+use super::rows::{RunRow, TokenRow};
 use super::trace::{Run, read_trace};
 use super::write::DataWriter;
 use super::{Table, TraceProblem};
@@ -113,7 +113,7 @@ pub fn ingest(dir: &Path) -> Result<Ingested> {
             }
             Source::Kept => {
                 let tokens = kept.tokens.remove(run_id).unwrap_or_default();
-                let routes = kept.routes.remove(run_id).unwrap_or_default();
+                let routes = DataReader::new(dir).routes_of(run_id)?;
                 writer.write_run(run_id, row, &tokens, &routes)?;
                 done.kept += 1;
             }
@@ -148,7 +148,6 @@ struct Kept {
     runs: Vec<(String, RunRow)>,
     metadata: BTreeMap<String, RunMetadata>,
     tokens: BTreeMap<String, Vec<TokenRow>>,
-    routes: BTreeMap<String, Vec<RouteRow>>,
 }
 
 impl Kept {
@@ -158,7 +157,6 @@ impl Kept {
             runs: reader.runs()?,
             metadata: reader.metadata(Table::Runs)?.runs,
             tokens: reader.tokens()?,
-            routes: reader.routes()?,
         })
     }
 }

@@ -88,12 +88,16 @@ impl DataReader {
         Ok(self.rows(Table::Tokens)?.into_iter().collect())
     }
 
-    /// The routed experts of each run, by `run_id`; a run without any has no entry.
+    /// The routed experts of one run, in the order of the engine's cache decisions.
     ///
     /// # Errors
     /// As for [`Self::metadata`].
-    pub fn routes(&self) -> Result<BTreeMap<String, Vec<RouteRow>>> {
-        Ok(self.rows(Table::Routes)?.into_iter().collect())
+    pub fn routes_of(&self, run_id: &str) -> Result<Vec<RouteRow>> {
+        let frame = self.frame::<RouteRow>(Table::Routes)?;
+        run_ids(&frame)
+            .and_then(|ids| frame.filter(&ids.equal(run_id)))
+            .and_then(|frame| RouteRow::from_frame(&frame))
+            .map_err(self.unreadable(Table::Routes))
     }
 
     fn open(&self, table: Table) -> Result<(ParquetReader<File>, FileMetadata)> {
@@ -137,24 +141,11 @@ impl DataReader {
 
     /// The rows of each run, in file order.
     fn rows<T: Row>(&self, table: Table) -> Result<Vec<(String, Vec<T>)>> {
-        let (mut reader, _) = self.open(table)?;
-        let damaged = |e: PolarsError| AnalysisError::Parquet {
-            path: table.path(&self.dir),
-            message: format!("cannot be read: {e}"),
-        };
-        // Only columns that this version knows, so that a newer file's further ones cost nothing.
-        let there = reader.schema().map_err(damaged)?;
-        let wanted = std::iter::once("run_id")
-            .chain(T::COLUMNS.iter().copied())
-            .filter(|name| there.contains(name))
-            .map(str::to_owned)
-            .collect();
-        let frame = reader.with_columns(Some(wanted)).finish().map_err(damaged)?;
-        let run_ids = frame.column("run_id").map_err(damaged)?;
-        let run_ids = run_ids.as_materialized_series().str().map_err(damaged)?;
+        let frame = self.frame::<T>(table)?;
+        let unreadable = self.unreadable(table);
+        let rows = T::from_frame(&frame).map_err(&unreadable)?;
         let mut by_run: Vec<(String, Vec<T>)> = Vec::new();
-        for (row, run_id) in T::from_frame(&frame).map_err(damaged)?.into_iter().zip(run_ids.iter())
-        {
+        for (row, run_id) in rows.into_iter().zip(run_ids(&frame).map_err(&unreadable)?.iter()) {
             let run_id = run_id.unwrap_or_default();
             match by_run.last_mut() {
                 Some((last, rows)) if last == run_id => rows.push(row),
@@ -163,4 +154,29 @@ impl DataReader {
         }
         Ok(by_run)
     }
+
+    /// The columns that this version knows, so that a newer file's further ones cost nothing.
+    fn frame<T: Row>(&self, table: Table) -> Result<DataFrame> {
+        let (mut reader, _) = self.open(table)?;
+        let unreadable = self.unreadable(table);
+        let there = reader.schema().map_err(&unreadable)?;
+        let wanted = std::iter::once("run_id")
+            .chain(T::COLUMNS.iter().copied())
+            .filter(|name| there.contains(name))
+            .map(str::to_owned)
+            .collect();
+        reader.with_columns(Some(wanted)).finish().map_err(&unreadable)
+    }
+
+    fn unreadable(&self, table: Table) -> impl Fn(PolarsError) -> AnalysisError + use<> {
+        let path = table.path(&self.dir);
+        move |e| AnalysisError::Parquet {
+            path: path.clone(),
+            message: format!("cannot be read: {e}"),
+        }
+    }
+}
+
+fn run_ids(frame: &DataFrame) -> PolarsResult<&StringChunked> {
+    frame.column("run_id")?.as_materialized_series().str()
 }

@@ -1,0 +1,180 @@
+//! How often each expert of each layer was used.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::canvas::{Canvas, Drawing, Drawn, FAINT, INK, Picture, style, tick_text, ticks};
+use crate::routing::Routing;
+
+const LEFT: i32 = 84;
+const TOP: i32 = 84;
+const BOTTOM: i32 = 64;
+/// From the cells to the colour bar.
+const GAP: i32 = 34;
+const BAR_WIDTH: i32 = 22;
+/// From the colour bar's left edge to the picture's right edge.
+const LEGEND_WIDTH: i32 = 170;
+/// Experts that no decode token used.
+const UNUSED: RGBColor = RGBColor(0xec, 0xec, 0xec);
+
+/// Layer by expert, colour = share of the decode tokens routed there.
+#[derive(Debug, Clone)]
+pub struct Heatmap<'a> {
+    /// The routes.
+    pub routing: &'a Routing,
+    /// The model's name.
+    pub model: &'a str,
+    /// Which run the routes are of.
+    pub run: &'a str,
+}
+
+impl Heatmap<'_> {
+    /// Draws it.
+    ///
+    /// # Errors
+    /// The plotting library failed.
+    pub fn render(&self) -> Result<Picture, String> {
+        Picture::render(self)
+    }
+
+    /// Width and height of one cell, pixels.
+    fn cell(&self) -> (i32, i32) {
+        let columns = self.routing.n_expert.max(1) as i32;
+        let rows = self.rows().max(1);
+        ((1120 / columns).clamp(3, 26), (620 / rows).clamp(6, 30))
+    }
+
+    /// Layers from the first to the last MoE layer; a dense layer between them leaves its row empty.
+    fn rows(&self) -> i32 {
+        let layers = &self.routing.layers;
+        layers.last().zip(layers.first()).map_or(0, |(b, a)| (b.layer - a.layer) as i32 + 1)
+    }
+}
+
+impl Drawing for Heatmap<'_> {
+    fn size(&self) -> (u32, u32) {
+        let (width, height) = self.cell();
+        let inner = (width * self.routing.n_expert as i32, height * self.rows());
+        let whole = (LEFT + inner.0 + GAP + LEGEND_WIDTH, TOP + inner.1.max(220) + BOTTOM);
+        (whole.0.max(760) as u32, whole.1 as u32)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Canvas<'_, DB>) -> Drawn<DB> {
+        let routing = self.routing;
+        let (width, height) = self.cell();
+        let columns = routing.n_expert as i32;
+        let (right, bottom) = (LEFT + width * columns, TOP + height * self.rows());
+        let highest = routing.highest_share().max(f64::MIN_POSITIVE);
+        let first = routing.layers.first().map_or(0, |l| l.layer);
+
+        area.draw_text(
+            &format!("{}: which experts the decode tokens used", self.model),
+            &style(25, HPos::Left, VPos::Top),
+            (16, 14),
+        )?;
+        area.draw_text(
+            &format!(
+                "{} MoE layers × {} experts, top-{}, {} decode tokens; run: {}",
+                routing.layers.len(),
+                routing.n_expert,
+                routing.top_k,
+                routing.tokens,
+                self.run
+            ),
+            &style(17, HPos::Left, VPos::Top),
+            (16, 46),
+        )?;
+
+        // One rectangle under all unused experts keeps the SVG small.
+        let frame = [(LEFT, TOP), (right, bottom)];
+        area.draw(&Rectangle::new(frame, UNUSED.filled()))?;
+        for layer in &routing.layers {
+            // Layer 0 at the bottom, as on any upright axis.
+            let y = bottom - height * ((layer.layer - first) as i32 + 1);
+            for (expert, uses) in layer.uses.iter().enumerate().filter(|(_, uses)| **uses > 0) {
+                let x = LEFT + width * expert as i32;
+                let colour = colour(routing.share(*uses) / highest);
+                // Plotters' rectangles include their last pixel in a bitmap and not in an SVG, so that
+                // neighbours overlap by one there and leave no seam here.
+                let cell = [(x, y), (x + width, y + height)];
+                area.draw(&Rectangle::new(cell, colour.filled()))?;
+            }
+        }
+        area.draw(&Rectangle::new(frame, INK.stroke_width(1)))?;
+
+        // Labels that would touch are left out: one per so many rows and columns.
+        let every = |pixels: i32, needed: i32| {
+            [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128]
+                .into_iter()
+                .find(|n| n * pixels >= needed)
+                .unwrap_or(256)
+        };
+        for expert in (0..columns).step_by(every(width, 42) as usize) {
+            let x = LEFT + width * expert + width / 2;
+            area.draw(&PathElement::new([(x, bottom), (x, bottom + 5)], INK))?;
+            let style = style(15, HPos::Center, VPos::Top);
+            area.draw_text(&expert.to_string(), &style, (x, bottom + 8))?;
+        }
+        for row in (0..self.rows()).step_by(every(height, 20) as usize) {
+            let y = bottom - height * row - height / 2;
+            area.draw(&PathElement::new([(LEFT - 5, y), (LEFT, y)], INK))?;
+            let label = (first as i32 + row).to_string();
+            area.draw_text(&label, &style(15, HPos::Right, VPos::Center), (LEFT - 9, y))?;
+        }
+        area.draw_text(
+            "expert (in index order)",
+            &style(17, HPos::Center, VPos::Top),
+            ((LEFT + right) / 2, bottom + 32),
+        )?;
+        let upright = style(17, HPos::Center, VPos::Center).transform(FontTransform::Rotate270);
+        area.draw_text("layer", &upright, (22, (TOP + bottom) / 2))?;
+
+        self.legend(area, right + GAP, bottom.max(TOP + 220), highest)
+    }
+}
+
+impl Heatmap<'_> {
+    fn legend<DB: DrawingBackend>(
+        &self,
+        area: &Canvas<'_, DB>,
+        x: i32,
+        bottom: i32,
+        highest: f64,
+    ) -> Drawn<DB> {
+        let label = style(15, HPos::Left, VPos::Center);
+        area.draw_text("share of decode", &label, (x, TOP + 6))?;
+        area.draw_text("tokens, %", &label, (x, TOP + 24))?;
+        let (top, base) = (TOP + 48, bottom - 34);
+        let length = (base - top).max(1);
+        for y in 0..length {
+            let share = f64::from(length - y) / f64::from(length);
+            let strip = [(x, top + y), (x + BAR_WIDTH, top + y + 1)];
+            area.draw(&Rectangle::new(strip, colour(share).filled()))?;
+        }
+        area.draw(&Rectangle::new([(x, top), (x + BAR_WIDTH, base)], INK.stroke_width(1)))?;
+        let at = |share: f64| base - (share / highest * f64::from(length)).round() as i32;
+        let percents = ticks(highest * 100.0, 5);
+        let uniform = f64::from(self.routing.top_k) / f64::from(self.routing.n_expert.max(1));
+        for percent in &percents {
+            let y = at(percent / 100.0);
+            area.draw(&PathElement::new([(x + BAR_WIDTH, y), (x + BAR_WIDTH + 5, y)], INK))?;
+            area.draw_text(&tick_text(*percent, &percents), &label, (x + BAR_WIDTH + 9, y))?;
+        }
+        if uniform < highest {
+            let y = at(uniform);
+            area.draw(&PathElement::new([(x - 6, y), (x + BAR_WIDTH, y)], WHITE.stroke_width(2)))?;
+            let from = x + BAR_WIDTH + 36;
+            area.draw(&PathElement::new([(x + BAR_WIDTH + 30, y), (from, y)], FAINT))?;
+            area.draw_text(&format!("even: {:.1}", uniform * 100.0), &label, (from + 4, y))?;
+        }
+        let swatch = [(x, bottom - 18), (x + BAR_WIDTH, bottom - 2)];
+        area.draw(&Rectangle::new(swatch, UNUSED.filled()))?;
+        area.draw(&Rectangle::new(swatch, INK.stroke_width(1)))?;
+        area.draw_text("not used", &label, (x + BAR_WIDTH + 9, bottom - 10))
+    }
+}
+
+/// Viridis: even steps look even, in grey and to colour-blind eyes too.
+fn colour(share: f64) -> RGBColor {
+    ViridisRGB.get_color(share.clamp(0.0, 1.0))
+}

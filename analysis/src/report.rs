@@ -1,0 +1,233 @@
+//! A result folder's report: `report.md` and `plots/`.
+//!
+//! The output depends on the folder's files alone: the same folder gives the same bytes anywhere.
+
+mod prose;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::atomic;
+use crate::cells::{Cell, Figures, group};
+use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow, ingest};
+use crate::error::{AnalysisError, Result};
+use crate::journal::{Journal, read_environment};
+use crate::plots::{Heatmap, Picture, Timeline};
+use crate::result_set::{CellRecord, Environment};
+use crate::routing::Routing;
+use crate::table::Row;
+
+/// What [`render`] wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportPaths {
+    /// `DIR/report.md`.
+    pub report: PathBuf,
+    /// The pictures, SVG and PNG.
+    pub plots: Vec<PathBuf>,
+}
+
+/// Everything about one model that the report says.
+struct ModelPart<'a> {
+    name: &'a str,
+    /// Any run on it, for its shape.
+    run: Option<&'a RunRow>,
+    rows: Vec<Row<'a>>,
+    heatmap: Option<HeatmapPart>,
+    timelines: Vec<TimelinePart>,
+}
+
+struct HeatmapPart {
+    routing: Routing,
+    run: String,
+    /// File name within `plots/`, without its ending.
+    file: String,
+}
+
+struct TimelinePart {
+    cell: String,
+    file: String,
+}
+
+/// The folder's data.
+struct Loaded {
+    environment: Environment,
+    matrix: Option<String>,
+    metadata: FileMetadata,
+    runs: BTreeMap<String, RunRow>,
+    tokens: BTreeMap<String, Vec<TokenRow>>,
+    unfinished_line: bool,
+}
+
+/// Renders a result folder. Builds its Parquet files first when they are missing.
+///
+/// # Errors
+/// The folder is no result folder, or one of its files is missing, damaged or of another version; the
+/// error names the file and what to do. Nothing half-written is left.
+pub fn render(dir: &Path) -> Result<ReportPaths> {
+    let journal = Journal::read(dir)?;
+    let reader = DataReader::new(dir);
+    if !reader.exists() {
+        let found = ingest(dir)?;
+        let wanted = journal.records.iter().any(|c| c.run_id.is_some());
+        if wanted && found.runs == 0 && found.left_out.is_empty() {
+            return Err(AnalysisError::NoData {
+                data: Table::Runs.path(dir),
+                runs: dir.join("runs"),
+            });
+        }
+    }
+    let loaded = Loaded {
+        environment: read_environment(dir)?,
+        matrix: matrix_name(dir),
+        metadata: reader.metadata(Table::Runs)?,
+        runs: reader.runs()?.into_iter().collect(),
+        tokens: reader.tokens()?,
+        unfinished_line: journal.unfinished_line,
+    };
+    let mut pictures = Pictures::new(dir);
+    let cells = group(&journal.records);
+    let mut models: Vec<&str> = Vec::new();
+    for cell in &cells {
+        if !models.contains(&cell.model) {
+            models.push(cell.model);
+        }
+    }
+    let mut parts = Vec::new();
+    for model in models {
+        let of_model = cells.iter().filter(|c| c.model == model).cloned().collect();
+        parts.push(model_part(model, of_model, &loaded, &reader, &mut pictures)?);
+    }
+    let report = dir.join("report.md");
+    atomic::write(&report, prose::report(&loaded, &parts).as_bytes())?;
+    Ok(ReportPaths { report, plots: pictures.written })
+}
+
+fn model_part<'a>(
+    name: &'a str,
+    cells: Vec<Cell<'a>>,
+    loaded: &'a Loaded,
+    reader: &DataReader,
+    pictures: &mut Pictures,
+) -> Result<ModelPart<'a>> {
+    let row_of = |attempt: &CellRecord| loaded.runs.get(attempt.run_id.as_deref()?);
+    let tokens_of = |attempt: &CellRecord| -> &[TokenRow] {
+        let run_id = attempt.run_id.as_deref().unwrap_or_default();
+        loaded.tokens.get(run_id).map_or(&[], Vec::as_slice)
+    };
+    let run = cells.iter().flat_map(|c| &c.attempts).find_map(|a| row_of(a));
+    let heatmap = heatmap(name, &cells, loaded, reader, pictures)?;
+    let mut timelines = Vec::new();
+    for cell in &cells {
+        let drawn = cell.valid().find_map(|a| Some((row_of(a)?, tokens_of(a))));
+        let Some((row, tokens)) = drawn.filter(|(_, tokens)| !tokens.is_empty()) else { continue };
+        let timeline = Timeline {
+            tokens,
+            model: name,
+            cell: cell.name,
+            streams: row.mode == "stream",
+            cached: row.cache_budget_bytes.is_some_and(|b| b > 0),
+        };
+        let file = pictures.add(&format!("{name} {} timeline", cell.name), || timeline.render())?;
+        timelines.push(TimelinePart { cell: cell.name.to_owned(), file });
+    }
+    let rows = cells
+        .into_iter()
+        .map(|cell| {
+            let runs: Vec<(&RunRow, &[TokenRow])> =
+                cell.valid().filter_map(|a| Some((row_of(a)?, tokens_of(a)))).collect();
+            Row { figures: Figures::pooled(&runs), cell }
+        })
+        .collect();
+    Ok(ModelPart { name, run, rows, heatmap, timelines })
+}
+
+/// The heatmap of the baseline's routes, or of the first valid cell that has any: every lossless cell
+/// routes alike.
+fn heatmap(
+    model: &str,
+    cells: &[Cell<'_>],
+    loaded: &Loaded,
+    reader: &DataReader,
+    pictures: &mut Pictures,
+) -> Result<Option<HeatmapPart>> {
+    let candidates =
+        cells.iter().filter(|c| c.baseline).chain(cells.iter().filter(|c| !c.baseline));
+    for cell in candidates {
+        for run_id in cell.valid().filter_map(|a| a.run_id.as_deref()) {
+            let Some(row) = loaded.runs.get(run_id) else { continue };
+            let routes = reader.routes_of(run_id)?;
+            let Some(routing) = Routing::new(&routes, row.n_expert) else { continue };
+            let picture = Heatmap { routing: &routing, model, run: cell.name };
+            let file = pictures.add(&format!("{model} experts"), || picture.render())?;
+            return Ok(Some(HeatmapPart { run: cell.name.to_owned(), file, routing }));
+        }
+    }
+    Ok(None)
+}
+
+/// `name` of `DIR/matrix.toml`; a title is all that is wanted of it.
+fn matrix_name(dir: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(dir.join("matrix.toml")).ok()?;
+    let table: toml::Table = text.parse().ok()?;
+    Some(table.get("name")?.as_str()?.to_owned())
+}
+
+/// Writes pictures under names made of what they show.
+struct Pictures {
+    folder: PathBuf,
+    names: BTreeSet<String>,
+    written: Vec<PathBuf>,
+}
+
+impl Pictures {
+    fn new(dir: &Path) -> Self {
+        Self { folder: dir.join("plots"), names: BTreeSet::new(), written: Vec::new() }
+    }
+
+    /// Writes both formats and returns the file name without its ending.
+    fn add(
+        &mut self,
+        what: &str,
+        render: impl FnOnce() -> std::result::Result<Picture, String>,
+    ) -> Result<String> {
+        let base = slug(what);
+        let name = std::iter::once(base.clone())
+            .chain((2..).map(|n| format!("{base}-{n}")))
+            .find(|name| !self.names.contains(name))
+            .unwrap_or(base);
+        let path = |ending: &str| self.folder.join(format!("{name}.{ending}"));
+        let (svg, png) = (path("svg"), path("png"));
+        let picture =
+            render().map_err(|message| AnalysisError::Plot { path: svg.clone(), message })?;
+        atomic::write(&svg, picture.svg.as_bytes())?;
+        atomic::write(&png, &picture.png)?;
+        self.written.extend([svg, png]);
+        self.names.insert(name.clone());
+        Ok(name)
+    }
+}
+
+/// Lower-case letters and digits, everything else as single hyphens.
+fn slug(text: &str) -> String {
+    let mut slug = String::with_capacity(text.len());
+    for c in text.chars().flat_map(char::to_lowercase) {
+        if c.is_ascii_alphanumeric() {
+            slug.push(c);
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug.truncate(slug.trim_end_matches('-').len());
+    slug
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slug;
+
+    #[test]
+    fn file_names_are_plain() {
+        assert_eq!(slug("Qwen3 30B: stream, cache 128 MiB"), "qwen3-30b-stream-cache-128-mib");
+        assert_eq!(slug("../é |"), "");
+    }
+}

@@ -1,0 +1,235 @@
+//! The report's text.
+
+use std::fmt::Write as _;
+
+use super::{HeatmapPart, Loaded, ModelPart};
+use crate::result_set::{Environment, ModelFile};
+use crate::stats;
+use crate::table::{self, Markdown, escape, mib};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+const DEFINITIONS: &str = "\
+## Definitions
+
+- **tok/s mean**: decoded tokens over total decode seconds (not the mean of rates). Loading and the prompt
+  are in none of the rates. With repetitions, all their tokens are pooled; the parenthesis holds the lowest
+  and the highest mean of a single repetition.
+- **× baseline**: the mean over the baseline's mean.
+- **min, max, median, p5, p95**: over the rates of single tokens (1 / wall time), all of them, none dropped
+  as warm-up; percentiles interpolate linearly between order statistics.
+- **hit %**: distinct experts found in the cache over all looked up, per layer and micro-batch, from the
+  start of the run, prompt included. *Decode hit %* leaves the prompt out. Without a cache: –.
+- **MiB/token**: expert bytes that the engine had to fetch for an average token; *MiB transferred* adds
+  what alignment costs. In `mmap` mode the kernel fetches, unmeasured: –.
+- **compute + I/O s/token**: time in the graph's own operations, and time in which the graph was blocked on
+  expert reads. In `mmap` mode page faults are inside the compute time. *Lanes busy* sums the read
+  lanes, so several lanes can be busy for longer than the graph waits. *Other* is the residual: sampling,
+  graph set-up, telemetry.
+- **first token s**: from the start of the process to the first sampled token, loading included (mean of
+  the repetitions). **peak RSS**: highest resident memory of the process (highest of the repetitions);
+  in `mmap` mode it counts the mapped pages.
+- **verdict**: *valid* = ran to its end, and its text is the baseline's where that was required. Cells that
+  are not valid have no figures.
+";
+
+pub(super) fn report(loaded: &Loaded, models: &[ModelPart<'_>]) -> String {
+    let mut text = match &loaded.matrix {
+        Some(name) => format!("# {}: benchmark report\n\n", escape(name)),
+        None => "# Benchmark report\n\n".to_owned(),
+    };
+    text.push_str(
+        "Made by `bmoe report .` in this folder, from `data/*.parquet`, `cells.jsonl` and \
+         `environment.json`; `bmoe run matrix.toml` measures again.\n",
+    );
+    for model in models {
+        push_model(&mut text, model, &loaded.environment);
+    }
+    if models.is_empty() {
+        text.push_str("\nNo cell has ended yet.\n");
+    }
+    text.push('\n');
+    text.push_str(DEFINITIONS);
+    text.push_str("\n## Environment\n\n");
+    text.push_str(&environment(&loaded.environment, loaded));
+    push_notes(&mut text, loaded);
+    text
+}
+
+fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment) {
+    let file = environment.models.iter().find(|m| m.name == part.name);
+    let _ = writeln!(text, "\n## {}\n", escape(part.name));
+    if let Some(about) = about_model(part, file) {
+        let _ = writeln!(text, "{about}\n");
+    }
+    text.push_str(&table::benchmark(&part.rows));
+    let per_token = table::per_token(&part.rows);
+    if !per_token.is_empty() {
+        let _ = write!(text, "\n### Where the time of a token goes\n\n{per_token}");
+    }
+    let start_up = table::start_up(&part.rows);
+    if !start_up.is_empty() {
+        let _ = write!(text, "\n### Before the first token, and memory for experts\n\n{start_up}");
+    }
+    if let Some(heatmap) = &part.heatmap {
+        push_heatmap(text, part.name, heatmap);
+    }
+    if !part.timelines.is_empty() {
+        text.push_str("\n### Timelines\n\n");
+        text.push_str("Each shows the cell's first valid repetition.\n");
+        for timeline in &part.timelines {
+            let (cell, file) = (escape(&timeline.cell), &timeline.file);
+            let _ = writeln!(
+                text,
+                "\n![Time of each decode token, {cell}](plots/{file}.svg)\n\n\
+                 {cell} ([PNG](plots/{file}.png))"
+            );
+        }
+    }
+}
+
+fn about_model(part: &ModelPart<'_>, file: Option<&ModelFile>) -> Option<String> {
+    let mut facts = Vec::new();
+    if let Some(file) = file {
+        let size = mib(Some(file.file_bytes as f64 / MIB));
+        facts.push(format!("`{}`, {size} MiB", escape(&file.file)));
+        if let Some(shape) = &file.synth_shape {
+            facts.push(format!("synthetic, shape `{}`", escape(shape)));
+        }
+    }
+    if let Some(run) = part.run {
+        facts.push(format!(
+            "architecture {}, {} MoE layers × {} experts, top-{}",
+            escape(&run.arch),
+            run.n_moe_layer,
+            run.n_expert,
+            run.n_expert_used
+        ));
+        facts.push(format!(
+            "all experts {} MiB, of which one token uses {} MiB",
+            mib(Some(run.expert_set_bytes as f64 / MIB)),
+            mib(Some(run.token_demand_bytes as f64 / MIB))
+        ));
+    }
+    if let Some(file) = file {
+        facts.push(format!("SHA-256 `{}`", escape(&file.sha256)));
+    }
+    (!facts.is_empty()).then(|| facts.join("; ") + ".")
+}
+
+fn push_heatmap(text: &mut String, model: &str, heatmap: &HeatmapPart) {
+    let HeatmapPart { routing, run, file } = heatmap;
+    let touched: Vec<f64> = routing.touched().into_iter().map(|n| n as f64).collect();
+    let (previous, eighth) = routing.mean_overlaps();
+    let _ = write!(
+        text,
+        "\n### Expert reuse\n\n![Share of decode tokens routed to each expert of each layer, \
+         {model}](plots/{file}.svg)\n\n\
+         Routes of {run} ([PNG](plots/{file}.png)); every lossless cell routes alike. ",
+        model = escape(model),
+        run = escape(run),
+    );
+    if let Some(mean) = stats::mean(&touched) {
+        let least = touched.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = touched.iter().copied().fold(0.0, f64::max);
+        let _ = write!(
+            text,
+            "{} decode tokens used {mean:.0} of {} experts in an average layer ({least:.0} to \
+             {most:.0}).",
+            routing.tokens, routing.n_expert
+        );
+    }
+    if let Some(previous) = previous {
+        let _ = write!(
+            text,
+            " A token shares {:.1} % of a layer's experts with the previous token",
+            previous * 100.0
+        );
+        match eighth {
+            Some(eighth) => {
+                let _ = write!(text, " and {:.1} % with the one eight steps back.", eighth * 100.0);
+            }
+            None => text.push('.'),
+        }
+    }
+    text.push('\n');
+}
+
+fn environment(env: &Environment, loaded: &Loaded) -> String {
+    let mut table = Markdown::new(&["what", "value"]);
+    table.left_aligned(1);
+    let unknown = || "unknown".to_owned();
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (MIB * 1024.0));
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
+    let memory = |value: Option<u64>| value.map_or_else(unknown, gib);
+    let llama: std::collections::BTreeSet<&str> =
+        loaded.runs.values().map(|r| r.llama_version.as_str()).collect();
+    let llama = llama.into_iter().collect::<Vec<_>>().join(", ");
+    let rows = [
+        ("started", text(&env.started)),
+        ("CPU", text(&env.cpu)),
+        ("cores usable", env.cores.map_or_else(unknown, |n| n.to_string())),
+        ("memory", memory(env.mem_total_bytes)),
+        ("memory available at the start", memory(env.mem_available_bytes)),
+        ("memory limit (cgroup)", env.cgroup_limit_bytes.map_or_else(|| "none".to_owned(), gib)),
+        ("kernel", text(&env.kernel)),
+        ("operating system", text(&env.os)),
+        ("virtualisation", env.virtualisation.clone().unwrap_or_else(|| "none detected".into())),
+        ("disk of the models", text(&env.disk)),
+        ("its readahead", env.read_ahead_kib.map_or_else(unknown, |k| format!("{k} KiB"))),
+        ("file system", text(&env.file_system)),
+        ("transparent huge pages", text(&env.huge_pages)),
+        ("bmoe commit", text(&env.bmoe_commit)),
+        ("engine", text(&env.engine_version)),
+        ("llama.cpp bindings", if llama.is_empty() { unknown() } else { llama }),
+    ];
+    for (what, value) in rows {
+        table.row(&[what.to_owned(), value]);
+    }
+    table.finish()
+}
+
+fn push_notes(text: &mut String, loaded: &Loaded) {
+    let mut notes = Vec::new();
+    for left_out in &loaded.metadata.left_out {
+        notes.push(format!("`{}` was left out: {}.", left_out.trace, escape(&left_out.reason)));
+    }
+    for (run_id, row) in &loaded.runs {
+        let cell = row.cell_name.as_deref().unwrap_or("a run that the journal does not know");
+        if row.truncated_bytes > 0 {
+            notes.push(format!(
+                "{} (run {run_id}): its trace ends in an unfinished record; {} bytes were left out and \
+                 {} tokens kept.",
+                escape(cell),
+                row.truncated_bytes,
+                row.tokens
+            ));
+        } else if row.cell_name.is_none() {
+            notes.push(format!(
+                "Run {run_id} is in the data but not in `cells.jsonl` (its attempt never ended); it is \
+                 in no table."
+            ));
+        }
+        if row.load_expert_read_bytes.is_some_and(|b| b > 0) && row.mode == "stream" {
+            notes.push(format!("{}: expert bytes were read while loading.", escape(cell)));
+        }
+        if let Some(reason) = row.direct_io.as_deref().and_then(|d| d.strip_prefix("unavailable: "))
+        {
+            notes.push(format!(
+                "{}: O_DIRECT was asked for and not used: {}.",
+                escape(cell),
+                escape(reason)
+            ));
+        }
+    }
+    if loaded.unfinished_line {
+        notes
+            .push("The last line of `cells.jsonl` was never completed; it was passed over.".into());
+    }
+    if !notes.is_empty() {
+        text.push_str("\n## Notes\n\n");
+        for note in notes {
+            let _ = writeln!(text, "- {note}");
+        }
+    }
+}

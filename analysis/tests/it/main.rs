@@ -1,0 +1,6 @@
+//! Tests of whole result folders, in one program so that it is linked once.
+
+mod parquet;
+mod published;
+mod report;
+mod synthetic;

@@ -1,0 +1,175 @@
+//! Traces to Parquet and back.
+
+use std::fs;
+
+use crate::synthetic::{Folder, PROMPT_TOKENS, SHAPE, cell, records, trace_bytes};
+use bmoe_analysis::data::{DataReader, Table};
+use bmoe_analysis::ingest;
+use bmoe_analysis::result_set::{CellRecord, Verdict};
+use bmoe_trace::record::{Phase, Residency};
+use bmoe_trace::{Mode, Record};
+
+#[test]
+fn every_record_comes_back() {
+    let mut folder = Folder::new();
+    let cached = cell("s1", "stream, cache 120 MiB, 1 lane", Mode::Stream, 120, 1);
+    folder.add_run(&cell("m0", "mmap", Mode::Mmap, 0, 1), 4);
+    let added = folder.add_run(&cached, 5);
+    let run_id = added.run_id.unwrap();
+    let done = ingest(folder.path()).unwrap();
+    assert_eq!((done.runs, done.truncated, done.kept), (2, 0, 0));
+
+    let reader = DataReader::new(folder.path());
+    let runs = reader.runs().unwrap();
+    let ids: Vec<_> = runs.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["m0-r0", "s1-r0"]);
+    let (_, run) = &runs[1];
+    assert_eq!(run.cell_name.as_deref(), Some("stream, cache 120 MiB, 1 lane"));
+    assert_eq!((run.baseline, run.verdict.as_deref()), (Some(false), Some("valid")));
+    assert_eq!(run.cache_budget_bytes, Some(120 << 20));
+    assert_eq!(run.direct_io.as_deref(), Some("used"));
+    assert_eq!((run.tokens, run.outcome.as_deref()), (5, Some("complete")));
+
+    let expected = records(&run_id, SHAPE, &cached.config, 5, 0);
+    let tokens = &reader.tokens().unwrap()[&run_id];
+    let mut steps = tokens.iter();
+    let routes = reader.routes_of(&run_id).unwrap();
+    let mut rows = routes.iter();
+    let mut event = 0;
+    for record in &expected {
+        match record {
+            Record::Token(token) => {
+                let row = steps.next().unwrap();
+                assert_eq!(
+                    (row.step, row.position, row.token),
+                    (token.step, token.position, token.token)
+                );
+                assert_eq!(row.wall_ns, token.cost.wall_ns);
+                assert_eq!(row.expert_read_bytes, token.cost.expert_read_bytes);
+                assert_eq!(row.cumulative_hit_rate, Some(token.cumulative_hit_rate));
+            }
+            Record::Route(route) => {
+                let mut read = 0;
+                for (pair, expert) in route.experts.iter().enumerate() {
+                    let row = rows.next().unwrap();
+                    let token = pair / route.top_k as usize;
+                    assert_eq!(
+                        (row.event, row.ubatch, row.layer),
+                        (event, route.ubatch, route.layer)
+                    );
+                    assert_eq!(row.position, route.positions[token]);
+                    assert_eq!((row.expert, row.phase), (u32::from(*expert), route.phase));
+                    assert_eq!(row.weight, Some(route.weights[pair]));
+                    read += row.read_bytes;
+                }
+                assert_eq!(read, route.read_bytes.iter().sum::<u64>());
+                event += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(steps.next().is_none() && rows.next().is_none());
+    assert!(routes.iter().any(|r| r.residency == Some(Residency::Hit)));
+    let prefill = routes.iter().filter(|r| r.phase == Phase::Prefill && r.layer == 0);
+    assert_eq!(prefill.count() as u32, PROMPT_TOKENS * SHAPE.top_k);
+
+    // A mode without a cache of ours has routes, and nothing is known of where experts came from.
+    let mmap = reader.routes_of("m0-r0").unwrap();
+    assert!(mmap.iter().all(|r| r.residency.is_none() && r.read_bytes == 0) && !mmap.is_empty());
+}
+
+#[test]
+fn metadata_describe_the_runs() {
+    let mut folder = Folder::new();
+    let added = folder.add_run(&cell("s0", "stream, cache off, 4 lanes", Mode::Stream, 0, 4), 2);
+    ingest(folder.path()).unwrap();
+    for table in Table::ALL {
+        let metadata = DataReader::new(folder.path()).metadata(table).unwrap();
+        assert_eq!(metadata.table, table.as_str());
+        let run = &metadata.runs["s0-r0"];
+        assert_eq!(run.config, added.config);
+        assert_eq!(run.shape, SHAPE.model());
+        assert_eq!(run.cell.as_deref(), Some("stream, cache off, 4 lanes"));
+    }
+}
+
+#[test]
+fn a_cut_off_trace_gives_what_it_holds_and_says_so() {
+    let mut folder = Folder::new();
+    let killed = CellRecord {
+        run_id: Some("s0-r0".into()),
+        verdict: Verdict::Killed,
+        reason: Some("ended by SIGKILL".into()),
+        exit_code: None,
+        ..cell("s0", "stream, cache off, 4 lanes", Mode::Stream, 0, 4)
+    };
+    let whole = trace_bytes(&records("s0-r0", SHAPE, &killed.config, 6, 0));
+    folder.add(killed, Some(&whole[..whole.len() - 5]));
+    let done = ingest(folder.path()).unwrap();
+    assert_eq!((done.runs, done.truncated), (1, 1));
+    let reader = DataReader::new(folder.path());
+    let (_, run) = &reader.runs().unwrap()[0];
+    assert_eq!((run.tokens, run.outcome.as_deref()), (6, None));
+    assert!(run.truncated_bytes > 0 && run.peak_rss_bytes.is_none());
+    assert_eq!(
+        reader.metadata(Table::Tokens).unwrap().runs["s0-r0"].truncated_bytes,
+        run.truncated_bytes
+    );
+}
+
+#[test]
+fn traces_that_cannot_be_used_are_left_out_and_named() {
+    let mut folder = Folder::new();
+    folder.add_run(&cell("m0", "mmap", Mode::Mmap, 0, 1), 2);
+    for (name, bytes) in [("empty", &trace_bytes(&[])[..]), ("foreign", b"step,steps,wall_ms\n")] {
+        let path = folder.trace_path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let copy = folder.trace_path("zz-copy");
+    fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    fs::copy(folder.trace_path("m0-r0"), copy).unwrap();
+    let mut damaged =
+        trace_bytes(&records("bad", SHAPE, &cell("x", "x", Mode::Mmap, 0, 1).config, 2, 0));
+    damaged[40] ^= 0xff;
+    let path = folder.trace_path("bad");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, damaged).unwrap();
+
+    let done = ingest(folder.path()).unwrap();
+    assert_eq!(done.runs, 1);
+    let named: Vec<String> =
+        done.left_out.iter().map(|l| format!("{}: {}", l.trace, l.reason)).collect();
+    insta::assert_snapshot!(named.join("\n"));
+    let recorded = DataReader::new(folder.path()).metadata(Table::Runs).unwrap().left_out;
+    assert_eq!(recorded, done.left_out);
+}
+
+#[test]
+fn runs_whose_traces_were_deleted_are_kept() {
+    let mut folder = Folder::new();
+    folder.add_run(&cell("m0", "mmap", Mode::Mmap, 0, 1), 3);
+    ingest(folder.path()).unwrap();
+    let reader = DataReader::new(folder.path());
+    let before = (reader.tokens().unwrap(), reader.routes_of("m0-r0").unwrap());
+    fs::remove_dir_all(folder.path().join("runs")).unwrap();
+    folder.add_run(&cell("s0", "stream, cache off, 4 lanes", Mode::Stream, 0, 4), 3);
+    let done = ingest(folder.path()).unwrap();
+    assert_eq!((done.runs, done.kept), (2, 1));
+    let tokens = reader.tokens().unwrap();
+    assert_eq!(
+        (&tokens["m0-r0"], reader.routes_of("m0-r0").unwrap()),
+        (&before.0["m0-r0"], before.1)
+    );
+    assert_eq!(tokens["s0-r0"].len(), 3);
+    assert!(reader.metadata(Table::Routes).unwrap().runs.contains_key("m0-r0"));
+}
+
+#[test]
+fn an_empty_folder_gives_empty_files() {
+    let folder = Folder::new();
+    assert_eq!(ingest(folder.path()).unwrap().runs, 0);
+    let reader = DataReader::new(folder.path());
+    assert!(reader.exists() && reader.runs().unwrap().is_empty());
+    assert!(reader.tokens().unwrap().is_empty() && reader.routes_of("x").unwrap().is_empty());
+}

@@ -1,0 +1,72 @@
+//! The published table comes out of the published logs, to the printed digits.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use bmoe_analysis::stats::Rates;
+
+/// File, then mean, min, max, median, p5, p95 (tok/s), hit % and MiB/token (0 decimals), compute and I/O
+/// (s/token): the rows of the Qwen3 table as published.
+const PUBLISHED: [(&str, &str); 8] = [
+    ("qwen_mmap", "2.00 0.15 8.15 2.76 0.93 5.90 - 0 -"),
+    ("qwen_stream", "1.71 0.50 1.81 1.78 1.62 1.80 - 1051 0.123 + 0.462"),
+    ("qwen_c2000_l2", "2.01 1.17 4.66 2.04 1.42 3.17 53 480 0.187 + 0.312"),
+    ("qwen_c2000_l4", "2.37 1.45 4.88 2.40 1.73 3.57 53 480 0.181 + 0.241"),
+    ("qwen_c4000_l2", "3.12 1.24 6.66 3.30 2.01 5.46 76 225 0.159 + 0.161"),
+    ("qwen_c4000_l4", "3.47 1.09 7.62 3.64 2.15 6.00 76 225 0.161 + 0.127"),
+    ("qwen_stream_ov", "1.27 0.58 2.02 1.44 0.83 2.00 - 1051 0.412 + 1.627"),
+    ("qwen_c4000_l4_ov", "3.98 1.26 8.43 4.89 2.00 7.37 76 225 0.193 + 0.300"),
+];
+
+#[test]
+fn the_published_rows_come_out_of_the_published_logs() {
+    let folder =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/published/2026-07-12");
+    if !folder.is_dir() {
+        eprintln!("skipped: the published logs are not beside this repository");
+        return;
+    }
+    for (file, want) in PUBLISHED {
+        let text = fs::read_to_string(folder.join(file).with_extension("csv")).unwrap();
+        let columns = columns(&text);
+        let wall_ns = columns["wall_ms"].iter().map(|ms| (ms * 1e6).round() as u64);
+        let rates = Rates::from_wall_ns(wall_ns).unwrap();
+        let mean = |name: &str| {
+            let values = &columns[name];
+            values.iter().sum::<f64>() / values.len() as f64
+        };
+        let hit = *columns["cache_hit_pct"].last().unwrap();
+        let hit = if hit < 0.0 { "-".to_owned() } else { format!("{:.0}", hit.floor()) };
+        let terms = if file == "qwen_mmap" {
+            "-".to_owned()
+        } else {
+            format!("{:.3} + {:.3}", mean("compute_ms") / 1e3, mean("io_ms") / 1e3)
+        };
+        let got = format!(
+            "{:.2} {:.2} {:.2} {:.2} {:.2} {:.2} {hit} {:.0} {terms}",
+            rates.mean,
+            rates.min,
+            rates.max,
+            rates.median,
+            rates.p5,
+            rates.p95,
+            mean("read_bytes") / f64::from(1 << 20),
+        );
+        assert_eq!(got, want, "{file}");
+        assert_eq!(rates.tokens, 256, "{file}");
+    }
+}
+
+/// Columns by name, comment lines passed over.
+fn columns(text: &str) -> HashMap<String, Vec<f64>> {
+    let mut lines = text.lines().filter(|l| !l.starts_with('#'));
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let mut columns: HashMap<String, Vec<f64>> = HashMap::new();
+    for line in lines {
+        for (name, value) in names.iter().zip(line.split(',')) {
+            columns.entry((*name).to_owned()).or_default().push(value.parse().unwrap());
+        }
+    }
+    columns
+}

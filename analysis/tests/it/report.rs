@@ -1,0 +1,147 @@
+//! Reports of synthetic result folders, as a person reads them.
+
+use std::fs;
+
+use crate::synthetic::{Folder, cell, full_folder};
+use bmoe_analysis::result_set::{CellRecord, Verdict};
+use bmoe_analysis::{ingest, render};
+use bmoe_trace::Mode;
+
+fn report_of(folder: &Folder) -> String {
+    let paths = render(folder.path()).unwrap();
+    fs::read_to_string(paths.report).unwrap()
+}
+
+#[test]
+fn a_matrix_with_repetitions_and_cells_that_are_not_valid() {
+    let folder = full_folder();
+    insta::assert_snapshot!(report_of(&folder));
+    let plots = fs::read_dir(folder.path().join("plots")).unwrap().count();
+    // One heatmap and four timelines, two formats each; nothing of cells without valid runs.
+    assert_eq!(plots, 10);
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with('.'))
+        .collect();
+    assert!(left.is_empty(), "temporary files are left: {left:?}");
+    if let Some(keep) = std::env::var_os("BMOE_KEEP_REPORT") {
+        // For looking at the pictures while working on them.
+        for entry in fs::read_dir(folder.path().join("plots")).unwrap() {
+            let entry = entry.unwrap();
+            fs::create_dir_all(&keep).unwrap();
+            fs::copy(entry.path(), std::path::Path::new(&keep).join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_same_folder_gives_the_same_bytes() {
+    let folder = full_folder();
+    let read_all = || {
+        let paths = render(folder.path()).unwrap();
+        let mut files = vec![fs::read(&paths.report).unwrap()];
+        files.extend(paths.plots.iter().map(|p| fs::read(p).unwrap()));
+        files
+    };
+    let first = read_all();
+    ingest(folder.path()).unwrap();
+    assert!(first == read_all(), "a second rendering differs");
+}
+
+#[test]
+fn pictures_are_what_their_endings_say() {
+    let folder = full_folder();
+    for path in render(folder.path()).unwrap().plots {
+        let bytes = fs::read(&path).unwrap();
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("svg") => {
+                let text = String::from_utf8(bytes).unwrap();
+                assert!(text.starts_with("<svg ") && text.trim_end().ends_with("</svg>"));
+                assert!(text.contains("decode"), "{}", path.display());
+                assert!(text.contains("sans-serif") && !text.contains("DejaVu"));
+            }
+            Some("png") => assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.len() > 5000),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_run_without_tokens_and_an_interrupted_matrix() {
+    let mut folder = Folder::new();
+    folder.add_run(&cell("m0", "mmap", Mode::Mmap, 0, 1), 0);
+    let stopped = CellRecord {
+        verdict: Verdict::Interrupted,
+        reason: Some("stopped by SIGINT".into()),
+        exit_code: Some(130),
+        ..cell("s0", "stream, cache off, 4 lanes", Mode::Stream, 0, 4)
+    };
+    folder.add(stopped, None);
+    insta::assert_snapshot!(report_of(&folder));
+}
+
+#[test]
+fn nothing_ran() {
+    let folder = Folder::new();
+    let report = report_of(&folder);
+    assert!(report.contains("No cell has ended yet."), "{report}");
+}
+
+#[test]
+fn a_repetition_that_failed_and_a_retry_stay_visible() {
+    let mut folder = Folder::new();
+    let first = cell("m0", "mmap", Mode::Mmap, 0, 1);
+    folder.add_run(&first, 5);
+    let second = CellRecord { repetition: 1, ..first.clone() };
+    folder.add(
+        CellRecord {
+            verdict: Verdict::Killed,
+            reason: Some("ended by SIGKILL (memory limit?)".into()),
+            exit_code: None,
+            ..second.clone()
+        },
+        None,
+    );
+    let third = CellRecord { repetition: 2, attempt: 1, ..first.clone() };
+    folder.add(
+        CellRecord { verdict: Verdict::TimedOut, reason: Some("60 s".into()), ..third.clone() },
+        None,
+    );
+    folder.add_run(&CellRecord { attempt: 2, ..third }, 5);
+    let report = report_of(&folder);
+    let row = report.lines().find(|l| l.starts_with("| mmap (baseline) |")).unwrap();
+    let verdict = "2 of 3 valid; **killed**: ended by SIGKILL (memory limit?) (1 retried) |";
+    assert!(row.ends_with(verdict), "{row}");
+}
+
+#[test]
+fn errors_name_the_file_and_the_next_step() {
+    let empty = tempfile::tempdir().unwrap();
+    let error = |dir: &std::path::Path| {
+        let text = render(dir).unwrap_err().to_string();
+        text.replace(&dir.display().to_string(), "DIR")
+    };
+    let mut texts = vec![error(empty.path())];
+
+    let mut folder = Folder::new();
+    folder.add_run(&cell("m0", "mmap", Mode::Mmap, 0, 1), 3);
+    fs::remove_dir_all(folder.path().join("runs")).unwrap();
+    texts.push(error(folder.path()));
+
+    let folder = full_folder();
+    fs::create_dir_all(folder.path().join("data")).unwrap();
+    ingest(folder.path()).unwrap();
+    fs::write(folder.path().join("data/tokens.parquet"), b"not Parquet at all").unwrap();
+    texts.push(error(folder.path()));
+
+    fs::write(folder.path().join("environment.json"), "{\n  \"cpu\": 3\n}").unwrap();
+    texts.push(error(folder.path()));
+
+    let journal = folder.path().join("cells.jsonl");
+    let mut lines = fs::read_to_string(&journal).unwrap();
+    lines.insert_str(0, "{\"id\": 1}\n");
+    fs::write(&journal, lines).unwrap();
+    texts.push(error(folder.path()));
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
