@@ -214,14 +214,14 @@ pub struct Routing {
 impl Default for Routing {
     fn default() -> Self {
         Self {
-            popularity: 1.7,
-            topic: 0.6,
+            popularity: 1.8,
+            topic: 0.5,
             topic_window: 12.0,
-            recent: 0.8,
-            recent_window: 1.5,
+            recent: 1.0,
+            recent_window: 1.0,
             sharpness: 0.8,
             later_attention: 0.1,
-            expert_output: 0.35,
+            expert_output: 0.3,
             successors: 4,
         }
     }

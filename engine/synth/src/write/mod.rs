@@ -1,11 +1,12 @@
 //! Writes a planned model: streamed, from several threads, atomically.
 
+mod direct;
 mod pipeline;
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use self::direct::DirectWriter;
 use crate::fill::Model;
 use crate::plan::{self, FilePlan, Plan};
 use crate::{Result, Shape, SynthError};
@@ -128,9 +129,9 @@ fn write_file(
     done: &mut Progress,
     progress: &mut dyn FnMut(Progress),
 ) -> std::io::Result<()> {
-    let mut out = File::create(path)?;
+    let mut out = DirectWriter::create(path)?;
     let mut put = |bytes: &[u8]| {
-        out.write_all(bytes)?;
+        out.put(bytes)?;
         done.written_bytes += bytes.len() as u64;
         progress(*done);
         Ok(())
@@ -141,5 +142,5 @@ fn write_file(
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
         .max(1);
     pipeline::run(model, options.seed, &plan.tensors[file.tensors.clone()], threads, &mut put)?;
-    out.sync_all()
+    out.finish()
 }

@@ -13,6 +13,12 @@ use crate::rng;
 /// Chunks that a thread may be ahead of the writer.
 const AHEAD: usize = 4;
 
+/// The writer's ends of a thread's channels.
+struct Worker {
+    full: mpsc::Receiver<Vec<u8>>,
+    empty: mpsc::Sender<Vec<u8>>,
+}
+
 /// Part of a tensor's data.
 struct Chunk<'a> {
     tensor: &'a TensorInfo,
@@ -23,20 +29,14 @@ struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    fn make(&self, model: &Model) -> Vec<u8> {
-        let mut out = vec![0; self.bytes + self.padding];
+    /// Makes the chunk's bytes in `out`, whose old content is dropped.
+    fn make(&self, model: &Model, out: &mut Vec<u8>) {
+        out.resize(self.bytes + self.padding, 0);
+        let (data, padding) = out.split_at_mut(self.bytes);
         let t = self.tensor;
         let row_len = t.dims[0] as usize;
-        fill::produce(
-            model,
-            &t.fill,
-            t.weight_type,
-            row_len,
-            self.key,
-            self.first_unit,
-            &mut out[..self.bytes],
-        );
-        out
+        fill::produce(model, &t.fill, t.weight_type, row_len, self.key, self.first_unit, data);
+        padding.fill(0);
     }
 }
 
@@ -72,26 +72,31 @@ pub(super) fn run(
     put: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
     std::thread::scope(|scope| {
-        let receivers: Vec<mpsc::Receiver<Vec<u8>>> = (0..threads)
+        let workers: Vec<Worker> = (0..threads)
             .map(|worker| {
-                let (send, receive) = mpsc::sync_channel(AHEAD);
+                let (send, full) = mpsc::sync_channel(AHEAD);
+                let (empty, used) = mpsc::channel::<Vec<u8>>();
                 scope.spawn(move || {
                     for chunk in chunks(tensors, seed).skip(worker).step_by(threads) {
+                        // Fresh memory costs more than filling it: take back what has been written.
+                        let mut bytes = used.try_recv().unwrap_or_default();
+                        chunk.make(model, &mut bytes);
                         // The writer is gone when a write has failed.
-                        if send.send(chunk.make(model)).is_err() {
+                        if send.send(bytes).is_err() {
                             return;
                         }
                     }
                 });
-                receive
+                Worker { full, empty }
             })
             .collect();
         for turn in 0.. {
-            match receivers[turn % threads].recv() {
-                Ok(bytes) => put(&bytes)?,
-                // This thread has no chunk left, so the ones after it have none either.
-                Err(mpsc::RecvError) => break,
-            }
+            let worker = &workers[turn % threads];
+            // A thread that has no chunk left means that the ones after it have none either.
+            let Ok(bytes) = worker.full.recv() else { break };
+            put(&bytes)?;
+            // The thread may have made its last chunk and be gone.
+            let _ = worker.empty.send(bytes);
         }
         Ok(())
     })
