@@ -19,7 +19,7 @@ pub(crate) enum HeadKind {
 
 impl HeadKind {
     pub(crate) fn of(head: usize) -> Self {
-        if head % 2 == 0 { Self::Topic } else { Self::Recent }
+        if head.is_multiple_of(2) { Self::Topic } else { Self::Recent }
     }
 }
 

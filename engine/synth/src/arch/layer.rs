@@ -13,7 +13,7 @@ pub(super) struct Heads {
 
 /// Whether a layer attends to its sliding window only.
 pub(super) fn is_windowed(shape: &Shape, layer: u32) -> bool {
-    shape.dims.window.as_ref().is_some_and(|w| (layer + 1) % w.period != 0)
+    shape.dims.window.as_ref().is_some_and(|w| !(layer + 1).is_multiple_of(w.period))
 }
 
 /// Heads of a layer; of global layers when `layer` is `None`.

@@ -46,11 +46,11 @@ impl Shape {
         }
         let multiples = [("dims.hidden", d.hidden, 32), ("dims.head_dim", d.head_dim, 16)];
         for (field, value, of) in multiples {
-            if value % of != 0 {
+            if !value.is_multiple_of(of) {
                 return Some(format!("{field} = {value}, expected a multiple of {of}"));
             }
         }
-        if d.heads % d.kv_heads != 0 {
+        if !d.heads.is_multiple_of(d.kv_heads) {
             return Some(format!(
                 "dims.heads = {}, expected a multiple of kv_heads = {}",
                 d.heads, d.kv_heads
@@ -102,11 +102,11 @@ impl Shape {
                 return Some(format!("dims.window: {arch} takes only size and period"));
             }
         }
-        if let Some(n) = w.global_head_dim.filter(|n| n % 32 != 0 || *n == 0) {
+        if let Some(n) = w.global_head_dim.filter(|&n| n == 0 || !n.is_multiple_of(32)) {
             return Some(format!("dims.window.global_head_dim = {n}, expected a multiple of 32"));
         }
         let heads = self.dims.heads;
-        w.global_kv_heads.filter(|&n| n == 0 || heads % n != 0).map(|n| {
+        w.global_kv_heads.filter(|&n| n == 0 || !heads.is_multiple_of(n)).map(|n| {
             format!("dims.window.global_kv_heads = {n}, expected a divisor of heads = {heads}")
         })
     }
@@ -152,7 +152,7 @@ impl Shape {
     fn blocks_problem(&self) -> Option<String> {
         crate::arch::tensors(self).iter().find_map(|t| {
             let block = t.weight_type.block_len() as u64;
-            (t.dims[0] % block != 0).then(|| {
+            (!t.dims[0].is_multiple_of(block)).then(|| {
                 format!(
                     "tensor {} has rows of {} weights, but type {} needs a multiple of {block}: \
                      change the dimension or choose a type with blocks of 32",
