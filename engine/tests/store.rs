@@ -98,6 +98,10 @@ proptest! {
                         prop_assert!(whole, "layer {} {} expert {}", layer, p, expert);
                     }
                     seen.extend(round);
+                    // The engine doesn't ask again when it knows that a round is the last one.
+                    if i % 2 == 0 && store.finished(p) {
+                        break;
+                    }
                 }
                 seen.sort_unstable();
                 prop_assert_eq!(&seen, &distinct);

@@ -62,6 +62,8 @@ pub struct RunConfig {
     pub odirect: bool,
     /// Experts per token; 0 = what the model file says.
     pub n_expert_used: u32,
+    /// Hash the logits of every token, prompt included, into the run's summary.
+    pub hash_logits: bool,
 }
 
 impl Default for RunConfig {
@@ -78,6 +80,7 @@ impl Default for RunConfig {
             io_threads: 4,
             odirect: true,
             n_expert_used: 0,
+            hash_logits: false,
         }
     }
 }

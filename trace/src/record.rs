@@ -251,14 +251,15 @@ pub struct PrefillRecord {
 
 /// One decode step: the token sampled last is computed and the next one sampled.
 ///
-/// The first generated token comes out of the prefill and has no record of its own.
+/// `n` generated tokens are `n` steps: the first token is sampled from the prefill and computed in step
+/// 1; what step `n` samples is dropped, as in the published logs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenRecord {
     /// Decode step, from 1.
     pub step: u32,
     /// Absolute position of the token that was computed.
     pub position: u32,
-    /// The token sampled at the end of the step.
+    /// The token that was computed.
     pub token: i32,
     /// What the step cost.
     pub cost: Cost,

@@ -202,7 +202,7 @@ impl ExpertStore {
     }
 
     /// The next experts that a projection of the current event can be computed for; empty when all
-    /// have been. Asking ends the projection's round before: its frames may be reused.
+    /// have been. Asking ends every round before: their frames may be reused.
     ///
     /// # Errors
     /// A read failed. The store must not be used any more.
@@ -215,10 +215,14 @@ impl ExpertStore {
         let to = if self.event.whole {
             all
         } else {
-            for i in self.event.round_start[projection]..from {
-                if !self.event.stays[i] {
-                    self.free(layer, self.event.experts[i], projection);
+            // The products of all rounds before this one are done, the other projections' last ones too.
+            for projection in 0..self.event.next.len() {
+                for i in self.event.round_start[projection]..self.event.next[projection] {
+                    if !self.event.stays[i] {
+                        self.free(layer, self.event.experts[i], projection);
+                    }
                 }
+                self.event.round_start[projection] = self.event.next[projection];
             }
             if from < self.event.hits {
                 self.event.hits
@@ -262,6 +266,12 @@ impl ExpertStore {
     #[must_use]
     pub fn event_experts(&self) -> (&[u16], usize) {
         (&self.event.experts, self.event.hits)
+    }
+
+    /// Bytes of one expert of the current event's layer.
+    #[must_use]
+    pub fn event_expert_bytes(&self) -> u64 {
+        self.layout.layers[self.event.layer].expert_bytes()
     }
 
     /// The numbers since the last call.

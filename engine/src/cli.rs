@@ -1,0 +1,164 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use bmoe_engine::EngineError;
+use bmoe_trace::record::RunEnd;
+use bmoe_trace::{Mode, RunConfig};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+
+/// The engine's version and that of the llama.cpp inside it.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (llama-cpp-sys-2 0.1.161)");
+
+#[derive(Debug, Parser)]
+#[command(name = "bmoe-engine", about, long_about = None, version = VERSION)]
+#[command(after_help = "Exit codes: 0 done, 2 wrong usage, 3 the model or a setting was refused, \
+    4 the run failed on the way, 130 or 143 interrupted by SIGINT or SIGTERM.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Load a model, compute a prompt, generate tokens greedily and measure every step.
+    Generate(Generate),
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ModeArg {
+    /// Read experts from flash when a token routes to them
+    Stream,
+    /// Stock llama.cpp over a memory map
+    Mmap,
+    /// Stock llama.cpp with all weights in memory
+    Resident,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("settings").multiple(true))]
+#[command(after_help = "Examples:\n  \
+    bmoe-engine generate -m model.gguf -p 'Once upon a time' -n 64 --cache-mb 2000\n  \
+    bmoe-engine generate -m model.gguf -f prompt.txt --mode mmap --csv tokens.csv\n  \
+    bmoe-engine generate --config run.toml --trace run.trace --progress")]
+pub(crate) struct Generate {
+    /// GGUF model; of a split model any part
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required_unless_present = "config",
+        group = "settings"
+    )]
+    model: Option<PathBuf>,
+    /// A run described by one TOML file, in the place of the options that describe it
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    config: Option<PathBuf>,
+    /// Where the experts' weights are
+    #[arg(long, value_enum, default_value = "stream", group = "settings")]
+    mode: ModeArg,
+    /// The prompt
+    #[arg(short, long, value_name = "TEXT", group = "settings")]
+    prompt: Option<String>,
+    /// The prompt, from a file
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "prompt", group = "settings")]
+    prompt_file: Option<PathBuf>,
+    /// Tokens to generate
+    #[arg(short, long, value_name = "N", default_value_t = 64, group = "settings")]
+    n_predict: u32,
+    /// Compute threads; 0 = the cores that this process may use
+    #[arg(short, long, value_name = "N", default_value_t = 0, group = "settings")]
+    threads: u32,
+    /// Context length in tokens
+    #[arg(long, value_name = "TOKENS", default_value_t = 2048, group = "settings")]
+    ctx: u32,
+    /// Most tokens computed at once
+    #[arg(long, value_name = "TOKENS", default_value_t = 512, group = "settings")]
+    ubatch: u32,
+    /// Expert cache in MiB; 0 = no cache
+    #[arg(long, value_name = "MIB", default_value_t = 0, group = "settings")]
+    cache_mb: u64,
+    /// Read lanes, 1 to 8
+    #[arg(long, value_name = "N", default_value_t = 4, group = "settings")]
+    io_threads: u32,
+    /// Read through the page cache
+    #[arg(long, group = "settings")]
+    no_odirect: bool,
+    /// Experts per token; 0 = what the model says (fewer changes the text)
+    #[arg(long, value_name = "N", default_value_t = 0, group = "settings")]
+    n_expert_used: u32,
+    /// Hash the logits of every token, the prompt's included
+    #[arg(long, group = "settings")]
+    hash_logits: bool,
+    /// Write per-token metrics as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the experts that every token used as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) route_trace: Option<PathBuf>,
+    /// Write everything as a binary trace
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Print BMOE_ lines in the place of the text
+    #[arg(long)]
+    pub(crate) progress: bool,
+    /// Print llama.cpp's log and the costs
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+impl Generate {
+    /// The run that the arguments describe.
+    ///
+    /// # Errors
+    /// A file that they name can't be read.
+    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
+        if let Some(path) = &self.config {
+            return RunConfig::load(path).map_err(|e| EngineError::Config(e.to_string()));
+        }
+        let prompt = match (&self.prompt, &self.prompt_file) {
+            (Some(prompt), _) => prompt.clone(),
+            (None, Some(path)) => std::fs::read_to_string(path).map_err(|e| {
+                EngineError::Config(format!("cannot read the prompt {}: {e}", path.display()))
+            })?,
+            (None, None) => String::new(),
+        };
+        Ok(RunConfig {
+            model: self.model.clone().unwrap_or_default(),
+            mode: match self.mode {
+                ModeArg::Stream => Mode::Stream,
+                ModeArg::Mmap => Mode::Mmap,
+                ModeArg::Resident => Mode::Resident,
+            },
+            prompt,
+            n_predict: self.n_predict,
+            threads: self.threads,
+            ctx_tokens: self.ctx,
+            ubatch_tokens: self.ubatch,
+            cache_mib: self.cache_mb,
+            io_threads: self.io_threads,
+            odirect: !self.no_odirect,
+            n_expert_used: self.n_expert_used,
+            hash_logits: self.hash_logits,
+        })
+    }
+}
+
+/// The last lines for people.
+pub(crate) fn summary(end: &RunEnd) -> String {
+    let seconds = end.decode_ns as f64 / 1e9;
+    let rate = if seconds > 0.0 { f64::from(end.tokens) / seconds } else { 0.0 };
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mut text = format!(
+        "{} tokens in {seconds:.2} s: {rate:.2} tok/s; peak memory {:.0} MiB, experts at most {:.1} \
+         MiB cached + {:.1} MiB in use\n",
+        end.tokens,
+        mib(end.peak_rss_bytes),
+        mib(end.peak_cache_bytes),
+        mib(end.peak_event_bytes),
+    );
+    if let Some(hash) = &end.logits_sha256 {
+        text += &format!("logits sha256 {hash}\n");
+    }
+    text
+}

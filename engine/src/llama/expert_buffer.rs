@@ -1,0 +1,183 @@
+//! A buffer type that makes llama.cpp load a model without its experts.
+//!
+//! Tensors on it get addresses in a range that is reserved but not accessible. While loading, their
+//! size is hidden: [`init_tensor`] sets the last dimension to 0, so that the loader's
+//! `read(address, ggml_nbytes(tensor))` reads nothing; [`ExpertBufferType::reveal`] puts it back
+//! before the first graph is built. No expert byte is read, no page of the range ever exists, and the
+//! loader is stock (single and split files alike).
+
+use std::ffi::{c_char, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use super::abi::{
+    Buffer, BufferInterface, BufferType, BufferTypeInterface, ggml_backend_buffer_init,
+};
+use super::sys::{
+    self, ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_status, ggml_tensor,
+};
+
+/// Data alignment of GGUF files; the loader places tensors at multiples of it.
+const ALIGNMENT: usize = 32;
+
+/// Tensors that were placed on the buffer type, with the dimension that is hidden while loading.
+#[derive(Default)]
+struct Placed {
+    tensors: Vec<(*mut ggml_tensor, i64)>,
+}
+
+/// The buffer type. It must outlive every model loaded with it.
+pub(super) struct ExpertBufferType {
+    // Boxed: ggml keeps the address.
+    buffer_type: Box<BufferType>,
+    placed: Box<Mutex<Placed>>,
+}
+
+impl ExpertBufferType {
+    pub(super) fn new() -> Self {
+        let placed = Box::new(Mutex::new(Placed::default()));
+        let buffer_type = Box::new(BufferType {
+            interface: BufferTypeInterface {
+                get_name: name,
+                alloc_buffer: allocate,
+                alloc_buffer_n: None,
+                get_alignment: alignment,
+                get_max_size: None,
+                get_alloc_size: None,
+                get_alloc_size_n: None,
+                is_host: Some(is_host),
+            },
+            // Like the CPU's own buffer type: no device means the CPU.
+            device: std::ptr::null_mut(),
+            context: std::ptr::from_ref::<Mutex<Placed>>(&placed).cast_mut().cast(),
+        });
+        Self { buffer_type, placed }
+    }
+
+    /// What llama.cpp's parameters want.
+    pub(super) fn as_ptr(&self) -> ggml_backend_buffer_type_t {
+        std::ptr::from_ref::<BufferType>(&self.buffer_type).cast_mut().cast()
+    }
+
+    /// Gives the placed tensors their full size back and returns them. To be called when loading is
+    /// over, before a context is made.
+    pub(super) fn reveal(&self) -> Vec<*mut ggml_tensor> {
+        let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        placed
+            .tensors
+            .drain(..)
+            .map(|(tensor, dimension)| {
+                // SAFETY: the tensor belongs to the model that was just loaded; nothing computes yet.
+                unsafe { (*tensor).ne[3] = dimension };
+                tensor
+            })
+            .collect()
+    }
+}
+
+unsafe extern "C" fn name(_: ggml_backend_buffer_type_t) -> *const c_char {
+    c"bmoe experts".as_ptr()
+}
+
+unsafe extern "C" fn alignment(_: ggml_backend_buffer_type_t) -> usize {
+    ALIGNMENT
+}
+
+/// Kernels and the scheduler treat the tensors as the CPU's; the graph hook sees to it that no kernel
+/// ever follows their addresses.
+unsafe extern "C" fn is_host(_: ggml_backend_buffer_type_t) -> bool {
+    true
+}
+
+unsafe extern "C" fn allocate(
+    buffer_type: ggml_backend_buffer_type_t,
+    size: usize,
+) -> ggml_backend_buffer_t {
+    let size = size.max(ALIGNMENT);
+    // SAFETY: a new mapping at an address of the kernel's choice. PROT_NONE: any access is a fault
+    // instead of a silent zero.
+    let Ok(base) = (unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            size,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }) else {
+        return std::ptr::null_mut();
+    };
+    let interface = BufferInterface {
+        free_buffer: Some(free),
+        get_base: base_address,
+        init_tensor: Some(init_tensor),
+        memset_tensor: ignore_memset,
+        set_tensor: ignore_set,
+        get_tensor: ignore_get,
+        set_tensor_2d: None,
+        get_tensor_2d: None,
+        cpy_tensor: None,
+        clear: ignore_clear,
+        reset: None,
+    };
+    // SAFETY: the interface's layout is ggml's (see `abi`); the context is the mapping's address.
+    unsafe { ggml_backend_buffer_init(buffer_type, interface, base, size) }
+}
+
+unsafe extern "C" fn free(buffer: ggml_backend_buffer_t) {
+    let buffer = buffer.cast::<Buffer>();
+    // SAFETY: ggml calls this once for a buffer that `allocate` made: context and size are a mapping's.
+    let _ = unsafe { munmap((*buffer).context, (*buffer).size) };
+}
+
+unsafe extern "C" fn base_address(buffer: ggml_backend_buffer_t) -> *mut c_void {
+    // SAFETY: the buffer is one that `allocate` made.
+    unsafe { (*buffer.cast::<Buffer>()).context }
+}
+
+unsafe extern "C" fn init_tensor(
+    buffer: ggml_backend_buffer_t,
+    tensor: *mut ggml_tensor,
+) -> ggml_status {
+    // SAFETY: ggml passes a buffer that `allocate` made, whose type is ours, whose context is the list
+    // in `ExpertBufferType`, which outlives the model; the tensor is the model's and only this thread
+    // has it while loading.
+    unsafe {
+        let buffer_type = (*buffer.cast::<Buffer>()).buffer_type.cast::<BufferType>();
+        let placed = &*(*buffer_type).context.cast::<Mutex<Placed>>();
+        placed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .tensors
+            .push((tensor, (*tensor).ne[3]));
+        (*tensor).ne[3] = 0;
+    }
+    sys::GGML_STATUS_SUCCESS
+}
+
+// The loader has no bytes to set once sizes are hidden, and nothing else may write to the experts.
+unsafe extern "C" fn ignore_memset(
+    _: ggml_backend_buffer_t,
+    _: *mut ggml_tensor,
+    _: u8,
+    _: usize,
+    _: usize,
+) {
+}
+unsafe extern "C" fn ignore_set(
+    _: ggml_backend_buffer_t,
+    _: *mut ggml_tensor,
+    _: *const c_void,
+    _: usize,
+    _: usize,
+) {
+}
+unsafe extern "C" fn ignore_get(
+    _: ggml_backend_buffer_t,
+    _: *const ggml_tensor,
+    _: *mut c_void,
+    _: usize,
+    _: usize,
+) {
+}
+unsafe extern "C" fn ignore_clear(_: ggml_backend_buffer_t, _: u8) {}

@@ -1,0 +1,419 @@
+//! Replaces nodes of llama.cpp's graph just before they are computed.
+//!
+//! llama.cpp asks `cb_eval` about every node before it computes anything. Answering "not needed" for
+//! all of them keeps the whole micro-batch one graph, and changing a node in place while being asked is
+//! enough to have another operation run in its stead:
+//!
+//! * `ffn_moe_weights-<layer>` (a `GET_ROWS` that picks the chosen experts' router weights) comes after
+//!   routing and before the experts. It becomes [`ops::fetch`], which does the same and also makes the
+//!   experts resident.
+//! * Every `MUL_MAT_ID` over streamed weights becomes [`ops::matmul`].
+//!
+//! Graphs are reused from token to token with the changed nodes in them.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bmoe_trace::record::{Phase, RouteRecord};
+
+use super::gguf::ModelInfo;
+use super::kernel::{Kernel, StockProduct, tiled_forced};
+use super::model::Model;
+use super::ops::{self, Activations, Barrier, FetchOp, MatmulOp, Work};
+use super::sys;
+use crate::error::EngineError;
+use crate::flash::store::ExpertStore;
+
+/// What the hook works on. Boxed by its context, so that its address stays.
+pub struct Hook {
+    shared: Box<Shared>,
+    fetch_ops: Vec<FetchOp>,
+    matmul_ops: HashMap<usize, MatmulOp>,
+    layer_of: HashMap<u32, usize>,
+    /// Buffers of the streamed weights.
+    buffers: Vec<*mut sys::ggml_backend_buffer>,
+    threads: usize,
+}
+
+/// State that graph threads reach.
+///
+/// *Thread 0* is the thread that calls `llama_decode`; ggml makes it thread 0 of the graph. `main` is
+/// touched by thread 0 only. `work` is written by thread 0 while no other thread is inside an operation
+/// of ours or while all others wait at the barrier, and read by all behind it. `workers[i]` is touched
+/// by thread `i` only.
+pub(super) struct Shared {
+    main: UnsafeCell<Main>,
+    work: UnsafeCell<Work>,
+    workers: Vec<UnsafeCell<StockProduct>>,
+    pub(super) activations: Activations,
+    /// The current event's experts can be computed. Written by `fetch`, when nothing else runs.
+    pub(super) event_ready: AtomicBool,
+    pub(super) barrier: Barrier,
+    pub(super) next_item: AtomicUsize,
+    /// Set by thread 0 outside of rounds or between two barriers, so all threads agree on it.
+    pub(super) failed: AtomicBool,
+    pub(super) tiled_forced: bool,
+    stop: Arc<AtomicUsize>,
+}
+
+/// What only thread 0 touches.
+pub(super) struct Main {
+    pub(super) store: Option<ExpertStore>,
+    pub(super) n_expert: usize,
+    /// Route records are wanted.
+    pub(super) record: bool,
+    pub(super) records: Vec<RouteRecord>,
+    /// The current event's record, until its weights are known.
+    pub(super) pending: Option<RouteRecord>,
+    /// The node with the final router weights, per layer.
+    pub(super) weight_nodes: Vec<*const sys::ggml_tensor>,
+    /// The node with the chosen experts, per layer.
+    ids_nodes: Vec<*const sys::ggml_tensor>,
+    /// Accesses of the current event.
+    pub(super) experts: Vec<u16>,
+    pub(super) batch: Batch,
+    pub(super) failure: Option<EngineError>,
+    /// When an operation of ours, or the batch's start, last handed over to llama.cpp.
+    pub(super) handed_over: Instant,
+    pub(super) compute_ns: u64,
+}
+
+/// Where in the run the graph is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Batch {
+    pub(super) phase: Phase,
+    pub(super) ubatch_tokens: u32,
+    pub(super) tokens: u32,
+    pub(super) first_position: u32,
+    /// Micro-batches of earlier batches.
+    pub(super) ubatches_before: u32,
+    /// Micro-batch within this batch; `None` before its first event.
+    pub(super) ubatch: Option<u32>,
+    /// Layer of the last event.
+    pub(super) last_layer: usize,
+}
+
+impl Hook {
+    /// A hook for a model. `store` is there in `stream` mode. `stop` holds the number of the signal
+    /// that asks the run to stop, 0 while there is none.
+    #[must_use]
+    pub fn new(
+        info: &ModelInfo,
+        store: Option<ExpertStore>,
+        record: bool,
+        ubatch_tokens: u32,
+        stop: Arc<AtomicUsize>,
+    ) -> Box<Self> {
+        let layers = info.experts.layers.len();
+        let main = Main {
+            store,
+            n_expert: info.n_expert as usize,
+            record,
+            records: Vec::new(),
+            pending: None,
+            weight_nodes: vec![std::ptr::null(); layers],
+            ids_nodes: vec![std::ptr::null(); layers],
+            experts: Vec::new(),
+            batch: Batch {
+                phase: Phase::Prefill,
+                ubatch_tokens,
+                tokens: 0,
+                first_position: 0,
+                ubatches_before: 0,
+                ubatch: None,
+                last_layer: 0,
+            },
+            failure: None,
+            handed_over: Instant::now(),
+            compute_ns: 0,
+        };
+        Box::new(Self {
+            shared: Box::new(Shared {
+                main: UnsafeCell::new(main),
+                work: UnsafeCell::new(Work::new(info.n_expert as usize)),
+                workers: Vec::new(),
+                activations: Activations::new(),
+                event_ready: AtomicBool::new(false),
+                barrier: Barrier::default(),
+                next_item: AtomicUsize::new(0),
+                failed: AtomicBool::new(false),
+                tiled_forced: tiled_forced(),
+                stop,
+            }),
+            fetch_ops: Vec::new(),
+            matmul_ops: HashMap::new(),
+            layer_of: info.experts.layers.iter().enumerate().map(|(i, l)| (l.layer, i)).collect(),
+            buffers: Vec::new(),
+            threads: 1,
+        })
+    }
+
+    /// Prepares the operations for a model's tensors.
+    pub(super) fn attach(&mut self, model: &Model, threads: u32) {
+        self.threads = threads as usize;
+        self.shared.workers = (0..threads).map(|_| UnsafeCell::new(StockProduct::new())).collect();
+        let shared: *const Shared = &raw const *self.shared;
+        let mut layers: Vec<(u32, usize)> = self.layer_of.iter().map(|(m, l)| (*m, *l)).collect();
+        layers.sort_unstable_by_key(|(_, layer)| *layer);
+        self.fetch_ops = layers
+            .into_iter()
+            .map(|(model_layer, layer)| FetchOp {
+                shared,
+                layer,
+                model_layer,
+                activation_row_bytes: 0,
+            })
+            .collect();
+        for placed in model.experts() {
+            // SAFETY: tensors of the loaded model.
+            let tensor = unsafe { placed.tensor.as_ref() };
+            if !self.buffers.contains(&tensor.buffer) {
+                self.buffers.push(tensor.buffer);
+            }
+            let Some(kernel) = Kernel::of(tensor.type_) else { continue };
+            let row_bytes = kernel.activation_bytes(tensor.ne[0] as usize);
+            let largest = &mut self.fetch_ops[placed.layer].activation_row_bytes;
+            *largest = row_bytes.max(*largest);
+            self.matmul_ops.insert(
+                placed.tensor.as_ptr() as usize,
+                MatmulOp {
+                    shared,
+                    layer: placed.layer,
+                    projection: placed.projection,
+                    kernel,
+                    n_in: tensor.ne[0] as usize,
+                    n_out: tensor.ne[1] as usize,
+                    row_bytes: tensor.nb[1],
+                },
+            );
+        }
+    }
+
+    fn main(&mut self) -> &mut Main {
+        self.shared.main.get_mut()
+    }
+
+    /// What the store did, and how long llama.cpp computed, since the last call.
+    pub fn take_costs(&mut self) -> (crate::flash::store::StoreStats, u64) {
+        let main = self.main();
+        let stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
+        (stats, std::mem::take(&mut main.compute_ns))
+    }
+
+    /// The store, in `stream` mode.
+    pub fn store(&mut self) -> Option<&ExpertStore> {
+        self.main().store.as_ref()
+    }
+
+    /// Route records since the last call.
+    pub fn take_records(&mut self) -> Vec<RouteRecord> {
+        std::mem::take(&mut self.main().records)
+    }
+
+    /// Micro-batches so far.
+    pub fn ubatches(&mut self) -> u32 {
+        self.main().batch.ubatches_before
+    }
+
+    /// Events from here on belong to decode steps.
+    pub fn start_decode(&mut self) {
+        self.main().batch.phase = Phase::Decode;
+    }
+
+    pub(super) fn start_batch(&mut self, tokens: u32, first_position: u32) {
+        let main = self.main();
+        main.batch.tokens = tokens;
+        main.batch.first_position = first_position;
+        main.batch.ubatch = None;
+        main.handed_over = Instant::now();
+    }
+
+    pub(super) fn end_batch(&mut self) {
+        let main = self.main();
+        main.compute_ns += main.handed_over.elapsed().as_nanos() as u64;
+        main.batch.ubatches_before += main.batch.tokens.div_ceil(main.batch.ubatch_tokens);
+        main.records.extend(main.pending.take());
+    }
+
+    pub(super) fn take_failure(&mut self) -> Option<EngineError> {
+        let signal = self.shared.stop.load(Ordering::Relaxed);
+        self.main().failure.take().or_else(|| interrupted(signal))
+    }
+
+    /// Looks at a node and replaces it if it is one of those above.
+    ///
+    /// # Safety
+    /// `node` is a node of a graph that is about to be computed; the caller is thread 0.
+    unsafe fn visit(&self, node: *mut sys::ggml_tensor) {
+        // SAFETY: the caller's promise; no operation of ours is running, so thread 0 may use `main`.
+        let (node, main) = unsafe { (&mut *node, &mut *self.shared.main.get()) };
+        match node.op {
+            sys::GGML_OP_CUSTOM => return,
+            sys::GGML_OP_MUL_MAT_ID => {
+                let weights = node.src[0];
+                let Some(op) = self.matmul_ops.get(&(weights as usize)) else {
+                    return self.refuse_if_streamed(node, main);
+                };
+                if main.ids_nodes[op.layer] != node.src[2].cast_const() {
+                    let message = format!(
+                        "layer {} multiplies its experts before its routing is known",
+                        op.layer
+                    );
+                    return self.fail_at(node, main, EngineError::Graph(message));
+                }
+                let op: *const MatmulOp = op;
+                replace(node, ops::matmul, op.cast_mut().cast(), self.threads as i32);
+            }
+            _ => {
+                if let Some(layer) = weights_layer(node) {
+                    if let Some(&layer) = self.layer_of.get(&layer) {
+                        main.weight_nodes[layer] = node;
+                        if node.op == sys::GGML_OP_GET_ROWS && (main.record || main.store.is_some())
+                        {
+                            main.ids_nodes[layer] = node.src[1];
+                            let op: *const FetchOp = &raw const self.fetch_ops[layer];
+                            replace(node, ops::fetch, op.cast_mut().cast(), 1);
+                        }
+                    }
+                } else {
+                    self.refuse_if_streamed(node, main);
+                }
+            }
+        }
+    }
+
+    /// Streamed weights have no bytes at their address: whatever else reads them must not run.
+    fn refuse_if_streamed(&self, node: &mut sys::ggml_tensor, main: &mut Main) {
+        // SAFETY: sources that are there are tensors of the graph or the model.
+        let streamed = |source: &*mut sys::ggml_tensor| {
+            !source.is_null() && self.buffers.contains(&unsafe { (**source).buffer })
+        };
+        if !self.buffers.is_empty() && node.src.iter().any(streamed) {
+            // SAFETY: ggml's names are static strings.
+            let op = unsafe { CStr::from_ptr(sys::ggml_op_name(node.op)) }.to_string_lossy();
+            let message = format!("the model's graph uses streamed experts in an operation {op}");
+            self.fail_at(node, main, EngineError::Graph(message));
+        }
+    }
+
+    fn fail_at(&self, node: &mut sys::ggml_tensor, main: &mut Main, error: EngineError) {
+        main.failure.get_or_insert(error);
+        self.shared.failed.store(true, Ordering::Release);
+        replace(node, ops::nothing, std::ptr::null_mut(), 1);
+    }
+}
+
+impl Shared {
+    /// # Safety
+    /// Only thread 0, and no two results at a time.
+    #[expect(clippy::mut_from_ref, reason = "see `Shared`: thread 0 only")]
+    pub(super) unsafe fn main(&self) -> &mut Main {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.main.get() }
+    }
+
+    /// # Safety
+    /// Only thread 0, while no other thread reads (see [`Shared`]).
+    #[expect(clippy::mut_from_ref, reason = "see `Shared`: thread 0 only, between barriers")]
+    pub(super) unsafe fn work_mut(&self) -> &mut Work {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.work.get() }
+    }
+
+    /// # Safety
+    /// Only behind the barrier that ends thread 0's writing.
+    pub(super) unsafe fn work(&self) -> &Work {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.work.get() }
+    }
+
+    /// # Safety
+    /// Only graph thread `thread`, and no two results at a time.
+    #[expect(clippy::mut_from_ref, reason = "see `Shared`: one thread, one worker")]
+    pub(super) unsafe fn worker(&self, thread: usize) -> &mut StockProduct {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.workers[thread].get() }
+    }
+}
+
+fn interrupted(signal: usize) -> Option<EngineError> {
+    match signal {
+        0 => None,
+        2 => Some(EngineError::Interrupted { signal: "SIGINT" }),
+        _ => Some(EngineError::Interrupted { signal: "SIGTERM" }),
+    }
+}
+
+/// The layer of a node that holds router weights at some stage: `ffn_moe_weights-7`,
+/// `ffn_moe_weights_norm-7`, ... (but not the sums that they are divided by).
+fn weights_layer(node: &sys::ggml_tensor) -> Option<u32> {
+    const PREFIX: &[u8] = b"ffn_moe_weights";
+    // Most nodes are told apart by their first bytes; this runs for every node of every token.
+    if !node.name.iter().zip(PREFIX).all(|(a, b)| *a as u8 == *b) {
+        return None;
+    }
+    // SAFETY: ggml terminates names.
+    let name = unsafe { CStr::from_ptr(node.name.as_ptr()) }.to_str().ok()?;
+    let rest = &name[PREFIX.len()..];
+    let (stage, layer) = rest.split_once('-')?;
+    matches!(stage, "" | "_norm" | "_softmax" | "_scaled").then(|| layer.parse().ok())?
+}
+
+type CustomOp = unsafe extern "C" fn(*mut sys::ggml_tensor, i32, i32, *mut c_void);
+
+/// Makes a node run `op` on up to `threads` threads.
+fn replace(node: &mut sys::ggml_tensor, op: CustomOp, data: *mut c_void, threads: i32) {
+    let mut space = [0u64; 256];
+    let params = sys::ggml_init_params {
+        mem_size: size_of_val(&space),
+        mem_buffer: space.as_mut_ptr().cast(),
+        no_alloc: true,
+    };
+    // SAFETY: ggml itself lays out the parameters of a custom node in a scratch tensor, from which they
+    // are copied; the scratch context has room for the tensor and ends here.
+    unsafe {
+        let ctx = sys::ggml_init(params);
+        let scratch = sys::ggml_custom_4d(
+            ctx,
+            sys::GGML_TYPE_F32,
+            1,
+            1,
+            1,
+            1,
+            std::ptr::null_mut(),
+            0,
+            Some(op),
+            threads,
+            data,
+        );
+        node.op = (*scratch).op;
+        node.op_params = (*scratch).op_params;
+        sys::ggml_free(ctx);
+    }
+}
+
+/// `cb_eval`: sees every node before the graph runs; never asks for a result, so nothing is split.
+pub(super) unsafe extern "C" fn on_node(
+    node: *mut sys::ggml_tensor,
+    ask: bool,
+    data: *mut c_void,
+) -> bool {
+    if ask {
+        // SAFETY: `data` is the context's hook; llama.cpp passes a node of its graph and calls from the
+        // thread that decodes.
+        unsafe { (*data.cast_const().cast::<Hook>()).visit(node) };
+        return false;
+    }
+    true
+}
+
+/// `abort_callback`: asked between nodes.
+pub(super) unsafe extern "C" fn on_abort_check(data: *mut c_void) -> bool {
+    // SAFETY: `data` is the context's hook; only atomics are read.
+    let shared = unsafe { &*(*data.cast_const().cast::<Hook>()).shared };
+    shared.failed.load(Ordering::Acquire) || shared.stop.load(Ordering::Relaxed) != 0
+}

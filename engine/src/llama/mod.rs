@@ -1,0 +1,24 @@
+//! The seam: everything that touches llama.cpp, unmodified, through its C interface.
+//!
+//! * [`gguf`]: what a model file says about itself, before anything is loaded.
+//! * [`model`], [`context`]: loading and decoding.
+//! * [`expert_buffer`]: a buffer type that makes llama.cpp load everything but the experts.
+//! * [`hook`], [`ops`], [`kernel`]: the nodes of the compute graph that are replaced while it runs.
+//!
+//! `docs/seam.md` lists what is relied on and how to move to a newer llama.cpp.
+#![expect(unsafe_code, reason = "the one place where C and Rust meet")]
+
+mod abi;
+pub mod context;
+mod expert_buffer;
+pub mod gguf;
+pub mod hook;
+mod kernel;
+pub mod log;
+pub mod model;
+mod ops;
+
+pub use llama_cpp_sys_2 as sys;
+
+/// Version of the bindings crate, which names the llama.cpp sources inside it.
+pub const LLAMA_VERSION: &str = "llama-cpp-sys-2 0.1.161";

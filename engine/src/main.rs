@@ -1,0 +1,62 @@
+//! The engine as a program: what the harness starts, here or on a device.
+
+mod cli;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+use bmoe_engine::run::{
+    Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
+};
+use bmoe_engine::{EngineError, error};
+use bmoe_trace::line::{ErrorLine, Line};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    let cli::Command::Generate(args) = cli::Cli::parse().command;
+    match run(&args, started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            if args.progress {
+                let line = Line::Error(ErrorLine { fatal: true, msg: e.to_string() });
+                // Standard output may be what failed; the line below says it all the same.
+                let _ = std::io::Write::write_all(
+                    &mut std::io::stdout(),
+                    format!("{line}\n").as_bytes(),
+                );
+            }
+            eprintln!("error: {e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
+    let config = args.run_config()?;
+    let stop = Arc::new(AtomicUsize::new(0));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)
+            .map_err(|e| EngineError::Config(format!("cannot listen for signals: {e}")))?;
+    }
+    let mut sinks: Vec<Box<dyn RecordSink>> =
+        vec![Box::new(Lines::new(std::io::stdout(), args.progress))];
+    if let Some(path) = &args.trace {
+        sinks.push(Box::new(TraceFile::create(path)?));
+    }
+    if let Some(path) = &args.csv {
+        sinks.push(Box::new(MetricsFile::create(path)?));
+    }
+    if let Some(path) = &args.route_trace {
+        sinks.push(Box::new(RouteFile::create(path)?));
+    }
+    let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
+    let options = RunOptions { started, verbose: args.verbose, poison: false, stop };
+    let summary = generate(&config, &options, &mut sinks)?;
+    if !args.progress {
+        eprint!("{}", cli::summary(&summary));
+    }
+    Ok(())
+}

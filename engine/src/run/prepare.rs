@@ -1,0 +1,126 @@
+//! From a configuration to a model that is ready: checks, memory, files.
+
+use bmoe_trace::record::{DirectIo, LayerShape, ModelShape};
+use bmoe_trace::{Mode, RunConfig};
+
+use crate::error::EngineError;
+use crate::flash::arena::Arena;
+use crate::flash::file::SliceFiles;
+use crate::flash::lanes::{Lanes, MAX_LANES};
+use crate::flash::store::{ExpertStore, MemoryPlan};
+use crate::llama::gguf::ModelInfo;
+
+/// Cores that this process may use: more threads than that make ggml's spinning barriers hundreds of
+/// times slower.
+#[must_use]
+pub fn default_threads() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+/// A configuration with every default replaced by what it means here.
+///
+/// # Errors
+/// A value is out of its range.
+pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig, EngineError> {
+    let refuse = |message: String| Err(EngineError::Config(message));
+    let mut resolved = config.clone();
+    if resolved.threads == 0 {
+        resolved.threads = default_threads();
+    }
+    if resolved.threads > 512 {
+        return refuse(format!("--threads {} is out of range: 1 to 512", resolved.threads));
+    }
+    if resolved.ubatch_tokens == 0 || resolved.ctx_tokens == 0 {
+        return refuse("--ubatch and --ctx must be at least 1".into());
+    }
+    if resolved.prompt.is_empty() {
+        return refuse("the prompt is empty; give one with --prompt or --prompt-file".into());
+    }
+    if config.n_expert_used > info.n_expert {
+        return refuse(format!(
+            "--n-expert-used {} is more than the model's {} experts",
+            config.n_expert_used, info.n_expert
+        ));
+    }
+    if resolved.n_expert_used == 0 {
+        resolved.n_expert_used = info.n_expert_used;
+    }
+    if resolved.mode == Mode::Stream {
+        if !(1..=MAX_LANES).contains(&resolved.io_threads) {
+            return refuse(format!(
+                "--io-threads {} is out of range: 1 to {MAX_LANES}",
+                resolved.io_threads
+            ));
+        }
+        check_budget(&resolved, info)?;
+    }
+    Ok(resolved)
+}
+
+/// A cache that can't hold one token's experts of one layer could never be used.
+fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError> {
+    let smallest = info.experts.top_k_bytes(config.n_expert_used);
+    let budget = budget_bytes(config);
+    if config.cache_mib == 0 || budget >= smallest {
+        return Ok(());
+    }
+    Err(EngineError::Config(format!(
+        "--cache-mb {} is too small: one token's {} experts of the largest layer take {:.1} MiB; \
+         give --cache-mb {} or more, or 0 for no cache",
+        config.cache_mib,
+        config.n_expert_used,
+        smallest as f64 / f64::from(1 << 20),
+        smallest.div_ceil(1 << 20)
+    )))
+}
+
+fn budget_bytes(config: &RunConfig) -> u64 {
+    config.cache_mib.saturating_mul(1 << 20)
+}
+
+/// The model's shape as records carry it.
+pub(super) fn shape(info: &ModelInfo, n_expert_used: u32) -> ModelShape {
+    ModelShape {
+        arch: info.arch.clone(),
+        n_layer: info.n_layer,
+        n_expert: info.n_expert,
+        n_expert_used,
+        file_bytes: info.file_bytes,
+        dense_bytes: info.dense_bytes,
+        layers: info
+            .experts
+            .layers
+            .iter()
+            .map(|l| LayerShape { layer: l.layer, expert_bytes: l.expert_bytes() })
+            .collect(),
+    }
+}
+
+/// The memory and the lanes of a streamed run, before its model is loaded: the arena is touched in the
+/// background while llama.cpp reads the dense weights.
+pub(super) struct Flash {
+    plan: MemoryPlan,
+    arena: Arena,
+    lanes: Lanes,
+    pub(super) direct_io: DirectIo,
+}
+
+impl Flash {
+    /// # Errors
+    /// No memory, or a file can't be opened.
+    pub(super) fn open(config: &RunConfig, info: &ModelInfo) -> Result<Self, EngineError> {
+        let plan = MemoryPlan::new(&info.experts, budget_bytes(config), config.n_expert_used);
+        let out_of_memory = |source| EngineError::Memory { mib: plan.total_bytes() >> 20, source };
+        let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
+        let probe = info.experts.layers[0].tensors[0].offset;
+        let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, probe)?;
+        let lanes = Lanes::new(files, config.io_threads).map_err(out_of_memory)?;
+        Ok(Self { plan, arena, lanes, direct_io })
+    }
+
+    /// The store, when its memory is ready.
+    pub(super) fn into_store(mut self, info: &ModelInfo, poison: bool) -> ExpertStore {
+        self.arena.wait();
+        ExpertStore::new(info.experts.clone(), self.plan, self.lanes, self.arena, poison)
+    }
+}

@@ -1,0 +1,72 @@
+//! What the process costs, as the kernel counts it.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Counters of the process since its start. A counter that the system doesn't tell stays 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counters {
+    /// CPU time of all threads.
+    pub(super) cpu_ns: u64,
+    /// Page faults that had to wait for storage.
+    pub(super) major_faults: u64,
+}
+
+impl Counters {
+    pub(super) fn now() -> Self {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        Self {
+            cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            major_faults: major_faults(&stat),
+        }
+    }
+
+    /// What came since an earlier reading.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+        }
+    }
+}
+
+/// `majflt` of /proc/PID/stat: the tenth field behind the command's name, which may hold spaces.
+fn major_faults(stat: &str) -> u64 {
+    stat.rsplit_once(')')
+        .and_then(|(_, fields)| fields.split_ascii_whitespace().nth(9))
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Resident bytes now and at most so far.
+pub(super) fn rss() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    (kib_field(&status, "VmRSS:"), kib_field(&status, "VmHWM:"))
+}
+
+fn kib_field(status: &str, name: &str) -> u64 {
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = value.and_then(|v| v.trim().strip_suffix(" kB")).and_then(|v| v.trim().parse().ok());
+    kib.unwrap_or(0u64) * 1024
+}
+
+/// Bytes that the process has read through system calls (`rchar`); `None` when the system hides it.
+pub(super) fn bytes_read() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
+    io.lines().find_map(|line| line.strip_prefix("rchar: "))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found() {
+        let stat = "42 (a name) with) R 1 2 3 4 5 6 70 80 91 100 11 12";
+        assert_eq!(major_faults(stat), 91);
+        assert_eq!(kib_field("VmHWM:\t  2048 kB\nVmRSS:\t 1024 kB\n", "VmRSS:"), 1024 * 1024);
+        let (now, peak) = rss();
+        assert!(now > 0 && peak >= now);
+        assert!(Counters::now().cpu_ns > 0);
+    }
+}

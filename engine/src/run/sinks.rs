@@ -1,0 +1,284 @@
+//! Where records go.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use bmoe_trace::codec::TraceWriter;
+use bmoe_trace::csv::{MetricsCsv, RouteCsv};
+use bmoe_trace::line::{Done, Line, Prefill, Progress, Ready};
+use bmoe_trace::record::{Cost, Outcome, PrefillRecord, Record, RunEnd, TokenRecord};
+
+use crate::error::EngineError;
+
+/// Receives a run's records in order.
+pub trait RecordSink {
+    /// Takes one record.
+    ///
+    /// # Errors
+    /// It can't be written; the run ends with that error.
+    fn record(&mut self, record: &Record) -> Result<(), EngineError>;
+
+    /// Takes the text of a token, as far as it makes whole characters; comes before the token's record.
+    ///
+    /// # Errors
+    /// It can't be written; the run ends with that error.
+    fn text(&mut self, _text: &str) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Whether route records are wanted.
+    fn wants_routes(&self) -> bool {
+        false
+    }
+}
+
+fn output_error(what: &Path, error: impl std::fmt::Display) -> EngineError {
+    EngineError::Output { what: what.display().to_string(), message: error.to_string() }
+}
+
+fn create(path: &Path) -> Result<File, EngineError> {
+    File::create(path).map_err(|e| output_error(path, e))
+}
+
+/// The binary trace. Everything up to the last finished token reaches the system at once, so it
+/// survives the death of the process.
+pub struct TraceFile {
+    path: PathBuf,
+    writer: TraceWriter<BufWriter<File>>,
+}
+
+impl TraceFile {
+    /// Creates the file, replacing an older one.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn create(path: &Path) -> Result<Self, EngineError> {
+        let file = BufWriter::new(create(path)?);
+        let writer = TraceWriter::new(file).map_err(|e| output_error(path, e))?;
+        Ok(Self { path: path.to_owned(), writer })
+    }
+}
+
+impl RecordSink for TraceFile {
+    fn record(&mut self, record: &Record) -> Result<(), EngineError> {
+        self.writer.write(record).map_err(|e| output_error(&self.path, e))?;
+        if !matches!(record, Record::Route(_)) {
+            self.writer.flush().map_err(|e| output_error(&self.path, e))?;
+        }
+        Ok(())
+    }
+
+    fn wants_routes(&self) -> bool {
+        true
+    }
+}
+
+/// `--csv`
+pub struct MetricsFile {
+    path: PathBuf,
+    csv: MetricsCsv<File>,
+}
+
+impl MetricsFile {
+    /// Creates the file, replacing an older one.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn create(path: &Path) -> Result<Self, EngineError> {
+        Ok(Self { path: path.to_owned(), csv: MetricsCsv::new(create(path)?) })
+    }
+}
+
+impl RecordSink for MetricsFile {
+    fn record(&mut self, record: &Record) -> Result<(), EngineError> {
+        self.csv.record(record).map_err(|e| output_error(&self.path, e))
+    }
+}
+
+/// `--route-trace`
+pub struct RouteFile {
+    path: PathBuf,
+    csv: RouteCsv<BufWriter<File>>,
+}
+
+impl RouteFile {
+    /// Creates the file, replacing an older one.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn create(path: &Path) -> Result<Self, EngineError> {
+        Ok(Self { path: path.to_owned(), csv: RouteCsv::new(BufWriter::new(create(path)?)) })
+    }
+}
+
+impl RecordSink for RouteFile {
+    fn record(&mut self, record: &Record) -> Result<(), EngineError> {
+        self.csv.record(record).map_err(|e| output_error(&self.path, e))
+    }
+
+    fn wants_routes(&self) -> bool {
+        true
+    }
+}
+
+/// Standard output: the published line protocol, or the plain text.
+pub struct Lines<W> {
+    out: W,
+    protocol: bool,
+    steps: u32,
+    delta: String,
+    ready: Ready,
+    prefill: Option<PrefillRecord>,
+    hit_rate: f64,
+}
+
+impl<W: Write> Lines<W> {
+    /// `protocol` chooses between `BMOE_` lines and plain text.
+    pub fn new(out: W, protocol: bool) -> Self {
+        Self {
+            out,
+            protocol,
+            steps: 0,
+            delta: String::new(),
+            ready: Ready { load_s: 0.0, arch: String::new(), n_ctx: 0, n_expert_used: 0 },
+            prefill: None,
+            hit_rate: f64::NAN,
+        }
+    }
+
+    fn line(&mut self, line: &Line) -> io::Result<()> {
+        writeln!(self.out, "{line}")?;
+        self.out.flush()
+    }
+
+    fn progress(&mut self, token: &TokenRecord) -> Progress {
+        let cost = &token.cost;
+        self.hit_rate = token.cumulative_hit_rate;
+        Progress {
+            step: token.step,
+            steps: self.steps,
+            wall_ms: ms(cost.wall_ns),
+            io_ms: ms(cost.io_wait_ns),
+            compute_ms: ms(cost.compute_ns),
+            mgmt_ms: ms(cost.mgmt_ns),
+            stall_ms: ms(cost.io_wait_ns),
+            read_mb: mib(cost.expert_read_bytes),
+            cache_hit_pct: percent(token.cumulative_hit_rate),
+            majflt: cost.major_faults,
+            cpu_ms: ms(cost.cpu_ns),
+            delta_text: std::mem::take(&mut self.delta),
+            lane_busy_ms: ms(cost.lane_busy_ns),
+            other_ms: ms(cost.other_ns),
+        }
+    }
+
+    fn done(&self, end: &RunEnd) -> Done {
+        let prefill_s = self.prefill.as_ref().map_or(0.0, |p| seconds(p.cost.wall_ns));
+        let n_prompt = self.prefill.as_ref().map_or(0, |p| p.prompt_tokens);
+        Done {
+            tokens: end.tokens,
+            tok_s: rate(end.tokens, seconds(end.decode_ns)),
+            prefill_s,
+            prefill_tps: rate(n_prompt, prefill_s),
+            load_s: self.ready.load_s,
+            cache_hit_pct: percent(self.hit_rate),
+            n_prompt,
+            text: end.text.clone(),
+        }
+    }
+
+    fn write(&mut self, record: &Record) -> io::Result<()> {
+        match record {
+            Record::Start(start) => {
+                self.steps = start.config.n_predict;
+                self.ready.arch.clone_from(&start.model.arch);
+                self.ready.n_ctx = start.config.ctx_tokens;
+                self.ready.n_expert_used = start.model.n_expert_used;
+                Ok(())
+            }
+            Record::Load(load) => {
+                self.ready.load_s = seconds(load.load_ns);
+                let line = Line::Ready(self.ready.clone());
+                self.line(&line)
+            }
+            Record::Prefill(prefill) => {
+                let line = Prefill {
+                    n_prompt: prefill.prompt_tokens,
+                    prefill_s: seconds(prefill.cost.wall_ns),
+                    ttft_s: seconds(prefill.time_to_first_token_ns),
+                };
+                self.prefill = Some(prefill.clone());
+                self.line(&Line::Prefill(line))
+            }
+            Record::Token(token) => {
+                let line = self.progress(token);
+                self.line(&Line::Progress(line))
+            }
+            Record::End(end) if end.outcome == Outcome::Complete => {
+                let line = self.done(end);
+                self.line(&Line::Done(line))
+            }
+            Record::End(_) | Record::Route(_) => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> RecordSink for Lines<W> {
+    fn record(&mut self, record: &Record) -> Result<(), EngineError> {
+        let written = if self.protocol {
+            self.write(record)
+        } else if let Record::End(_) = record {
+            writeln!(self.out)
+        } else {
+            Ok(())
+        };
+        written.map_err(|e| output_error(Path::new("standard output"), e))
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), EngineError> {
+        if self.protocol {
+            self.delta.push_str(text);
+            return Ok(());
+        }
+        write!(self.out, "{text}")
+            .and_then(|()| self.out.flush())
+            .map_err(|e| output_error(Path::new("standard output"), e))
+    }
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn percent(rate: f64) -> f64 {
+    if rate.is_nan() { -1.0 } else { 100.0 * rate }
+}
+
+fn rate(tokens: u32, seconds: f64) -> f64 {
+    if seconds > 0.0 { f64::from(tokens) / seconds } else { 0.0 }
+}
+
+/// One line for people about what the run cost.
+#[must_use]
+pub(super) fn cost_line(cost: &Cost, tokens: u32) -> String {
+    let per = |ns: u64| ms(ns) / f64::from(tokens.max(1));
+    format!(
+        "{:.1} ms/token: compute {:.1}, I/O wait {:.1}, cache management {:.2}, other {:.2}; \
+         {:.1} MiB/token read",
+        per(cost.wall_ns),
+        per(cost.compute_ns),
+        per(cost.io_wait_ns),
+        per(cost.mgmt_ns),
+        per(cost.other_ns),
+        mib(cost.expert_read_bytes) / f64::from(tokens.max(1)),
+    )
+}
