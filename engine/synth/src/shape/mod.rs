@@ -214,10 +214,10 @@ pub struct Routing {
 impl Default for Routing {
     fn default() -> Self {
         Self {
-            popularity: 1.8,
+            popularity: 1.85,
             topic: 0.5,
             topic_window: 12.0,
-            recent: 1.0,
+            recent: 1.05,
             recent_window: 1.0,
             sharpness: 0.8,
             later_attention: 0.1,
