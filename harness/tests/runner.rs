@@ -104,7 +104,12 @@ struct Seen(Vec<String>);
 impl Observer for Seen {
     fn started(&mut self, cell: &Cell, repetition: u32, place: Place) {
         let left = place.left.map_or_else(|| "?".to_owned(), |l| format!("{:.1}", l.as_secs_f64()));
-        self.0.push(format!("{}/{} {} r{repetition}, left {left}", place.index + 1, place.total, cell.name));
+        self.0.push(format!(
+            "{}/{} {} r{repetition}, left {left}",
+            place.index + 1,
+            place.total,
+            cell.name
+        ));
     }
 
     fn line(&mut self, _: &Line) {}
@@ -252,7 +257,11 @@ fn kills_and_timeouts_have_verdicts_of_their_own() {
     ]);
     let told: Vec<_> =
         played.journal.iter().map(|r| format!("{:?}: {}", r.verdict, reason(r))).collect();
-    insta::assert_snapshot!(told.join("\n"), @"");
+    insta::assert_snapshot!(told.join("\n"), @r"
+    Killed: killed by SIGKILL after 1 of 4 tokens (SIGKILL not sent by bmoe: most likely the memory limit)
+    TimedOut: not done within 9 s, ended after 1 of 4 tokens; raise `timeout_s` or ask for less
+    Killed: killed by SIGSEGV after 1 of 4 tokens
+    ");
     assert_eq!(played.journal[0].exit_code, None);
 }
 

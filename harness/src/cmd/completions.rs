@@ -8,7 +8,9 @@ use crate::error::Error;
 
 /// Print completions for a shell
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  bmoe completions bash > ~/.local/share/bash-completion/completions/bmoe")]
+#[command(
+    after_help = "Example:\n  bmoe completions bash > ~/.local/share/bash-completion/completions/bmoe"
+)]
 pub(super) struct Args {
     /// The shell
     shell: Shell,

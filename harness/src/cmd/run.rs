@@ -232,13 +232,15 @@ fn describe(
 
 /// A filter can leave cells without the baseline that they would be compared with.
 fn warn_about_texts(schedule: &Schedule, observer: &mut dyn crate::runner::Observer) {
-    let runs = |baseline: bool| {
-        schedule.runs.iter().map(|r| &schedule.cells[r.cell]).filter(move |c| {
-            c.baseline == baseline && (baseline || c.config.mode == Mode::Stream)
-        })
-    };
+    let runs =
+        |baseline: bool| {
+            schedule.runs.iter().map(|r| &schedule.cells[r.cell]).filter(move |c| {
+                c.baseline == baseline && (baseline || c.config.mode == Mode::Stream)
+            })
+        };
     let baselines = schedule.cells.iter().any(|c| c.baseline);
     if baselines && runs(true).next().is_none() && runs(false).next().is_some() {
-        observer.notice("the filter leaves out the baseline: texts are compared with the first cell's");
+        observer
+            .notice("the filter leaves out the baseline: texts are compared with the first cell's");
     }
 }

@@ -24,8 +24,7 @@ impl Machine {
         let Some(mount) = mounts.as_deref().and_then(|m| mount_of(m, path)) else {
             return Storage::default();
         };
-        let mut storage =
-            Storage { file_system: Some(mount.kind.clone()), ..Storage::default() };
+        let mut storage = Storage { file_system: Some(mount.kind.clone()), ..Storage::default() };
         let below = match mount.option("upperdir") {
             // New files of an overlay lie in its upper folder, when that can be seen from here.
             Some(upper) if mount.kind == "overlay" => mounts
@@ -48,10 +47,9 @@ impl Machine {
             let model = model.trim();
             if model.is_empty() { name.into_owned() } else { format!("{name} ({model})") }
         });
-        storage.read_ahead_kib =
-            std::fs::read_to_string(device.join("queue/read_ahead_kb"))
-                .ok()
-                .and_then(|text| text.trim().parse().ok());
+        storage.read_ahead_kib = std::fs::read_to_string(device.join("queue/read_ahead_kb"))
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         storage
     }
 

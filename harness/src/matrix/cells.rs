@@ -196,9 +196,7 @@ fn inline(selector: &Overrides) -> String {
 impl Schedule {
     fn new(cells: Vec<Cell>, repetitions: u32) -> Self {
         let runs = (0..repetitions)
-            .flat_map(|repetition| {
-                (0..cells.len()).map(move |cell| Planned { cell, repetition })
-            })
+            .flat_map(|repetition| (0..cells.len()).map(move |cell| Planned { cell, repetition }))
             .collect();
         Self { cells, runs }
     }
@@ -233,8 +231,6 @@ impl Selection {
     #[must_use]
     pub fn selects(&self, cell: &Cell) -> bool {
         let label = format!("{}: {}", cell.model, cell.name).to_lowercase();
-        label.contains(&self.text)
-            || self.regex.is_match(&label)
-            || self.regex.is_match(&cell.id)
+        label.contains(&self.text) || self.regex.is_match(&label) || self.regex.is_match(&cell.id)
     }
 }

@@ -108,6 +108,7 @@ knobs! {
     odirect: bool,
     cache_mib: u64,
     io_threads: u32,
+    hash_logits: bool,
 }
 
 /// Gives the settings that mean nothing in a mode their defaults, so that an axis over them doesn't
@@ -144,9 +145,10 @@ mod tests {
 
     #[test]
     fn axes_nest_in_the_order_of_the_list() {
-        let axes: Axes =
-            toml::from_str("io_threads = [1, 4]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [0, 9]")
-                .unwrap();
+        let axes: Axes = toml::from_str(
+            "io_threads = [1, 4]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [0, 9]",
+        )
+        .unwrap();
         let all: Vec<_> = axes
             .combinations()
             .iter()

@@ -164,11 +164,7 @@ mod tests {
         let names: Vec<_> = files.iter().map(|f| f.to_str().unwrap()).collect();
         assert_eq!(
             names,
-            [
-                "m/big-00001-of-00003.gguf",
-                "m/big-00002-of-00003.gguf",
-                "m/big-00003-of-00003.gguf"
-            ]
+            ["m/big-00001-of-00003.gguf", "m/big-00002-of-00003.gguf", "m/big-00003-of-00003.gguf"]
         );
         assert_eq!(super::files(Path::new("m/end-of-story.gguf")).len(), 1);
     }

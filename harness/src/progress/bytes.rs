@@ -7,6 +7,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{about, is_terminal, mib};
 
+/// Less than this isn't worth a line: it is done before the line is read.
+const WORTH_A_LINE_BYTES: u64 = 128 << 20;
+
 /// A bar on a terminal; elsewhere a line at the start (of large work) and one at the end.
 #[derive(Debug)]
 pub struct Bytes {
@@ -37,7 +40,7 @@ impl Bytes {
     pub fn at(&mut self, bytes: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(bytes);
-        } else if !self.announced {
+        } else if !self.announced && self.total_bytes >= WORTH_A_LINE_BYTES {
             self.announced = true;
             eprintln!("{} ({}) ...", self.what, mib(self.total_bytes));
         }

@@ -114,10 +114,7 @@ pub(super) fn judge(
             } else {
                 ""
             };
-            (
-                Verdict::Killed,
-                Some(format!("killed by {} {so_far}{hint}", signal_name(signal))),
-            )
+            (Verdict::Killed, Some(format!("killed by {} {so_far}{hint}", signal_name(signal))))
         }
         (None, Exit::Code(code @ (130 | 143))) => (
             Verdict::Killed,

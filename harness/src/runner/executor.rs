@@ -67,7 +67,11 @@ pub trait Executor {
     ///
     /// # Errors
     /// The engine can't be started or followed; it isn't left running.
-    fn run(&mut self, job: &Job<'_>, on_line: &mut dyn FnMut(&Line)) -> Result<Ended, ExecutorError>;
+    fn run(
+        &mut self,
+        job: &Job<'_>,
+        on_line: &mut dyn FnMut(&Line),
+    ) -> Result<Ended, ExecutorError>;
 }
 
 /// Whether the user asked to stop, and with which signal.

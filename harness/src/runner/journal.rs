@@ -18,10 +18,8 @@ impl Journal {
     /// # Errors
     /// The file exists or can't be made.
     pub fn create(folder: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .create_new(true)
-            .append(true)
-            .open(folder.join("cells.jsonl"))?;
+        let file =
+            OpenOptions::new().create_new(true).append(true).open(folder.join("cells.jsonl"))?;
         // The name must survive a crash as well as what is written under it.
         File::open(folder)?.sync_all()?;
         Ok(Self { file })

@@ -43,9 +43,8 @@ impl LocalExecutor {
     }
 
     fn spawn(&self, job: &Job<'_>) -> Result<Engine, ExecutorError> {
-        let log = File::create(job.log).map_err(failed(|| {
-            format!("the log {} cannot be written", job.log.display())
-        }))?;
+        let log = File::create(job.log)
+            .map_err(failed(|| format!("the log {} cannot be written", job.log.display())))?;
         let child = Command::new(&self.command[0])
             .args(&self.command[1..])
             .args(["generate".as_ref(), "--config".as_ref(), job.config.as_os_str()])

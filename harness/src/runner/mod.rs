@@ -112,8 +112,7 @@ impl Runner<'_> {
             }
             let cell = &schedule.cells[planned.cell];
             let later = schedule.runs[index..].iter().map(|run| run.cell);
-            let place =
-                Place { index, total: schedule.runs.len(), left: pace.time_for(later) };
+            let place = Place { index, total: schedule.runs.len(), left: pace.time_for(later) };
             observer.started(cell, planned.repetition, place);
             let order = u32::try_from(index).unwrap_or(u32::MAX);
             let record =

@@ -29,13 +29,16 @@ impl References {
         if *expected == text {
             return Ok(());
         }
-        let equal =
-            expected.tokens.iter().zip(&text.tokens).take_while(|(a, b)| a == b).count();
+        let equal = expected.tokens.iter().zip(&text.tokens).take_while(|(a, b)| a == b).count();
         let place = if expected.tokens == text.tokens {
             let at = common_prefix(&expected.text, &text.text);
             format!("from character {} on", at + 1)
         } else if equal == expected.tokens.len().min(text.tokens.len()) {
-            format!("by its length: {} decode steps, not {}", text.tokens.len(), expected.tokens.len())
+            format!(
+                "by its length: {} decode steps, not {}",
+                text.tokens.len(),
+                expected.tokens.len()
+            )
         } else {
             format!("from decode step {} on", equal + 1)
         };

@@ -11,7 +11,7 @@ use bmoe_trace::record::{
 };
 
 /// The start of a run with the given id.
-pub fn start(run_id: &str, config: RunConfig) -> Record {
+pub(crate) fn start(run_id: &str, config: RunConfig) -> Record {
     Record::Start(Box::new(RunStart {
         run_id: run_id.to_owned(),
         started_unix_ms: 1_700_000_000_000,
@@ -31,7 +31,7 @@ pub fn start(run_id: &str, config: RunConfig) -> Record {
 }
 
 /// Decode step `step` (from 1) with its token.
-pub fn token(step: u32, token: i32) -> Record {
+pub(crate) fn token(step: u32, token: i32) -> Record {
     Record::Token(TokenRecord {
         step,
         position: 4 + step,
@@ -44,7 +44,7 @@ pub fn token(step: u32, token: i32) -> Record {
 }
 
 /// The end of a run.
-pub fn end(outcome: Outcome, tokens: u32, text: &str) -> Record {
+pub(crate) fn end(outcome: Outcome, tokens: u32, text: &str) -> Record {
     Record::End(Box::new(RunEnd {
         outcome,
         tokens,
@@ -58,7 +58,7 @@ pub fn end(outcome: Outcome, tokens: u32, text: &str) -> Record {
 }
 
 /// Writes a trace file.
-pub fn write_trace(path: &Path, records: &[Record]) {
+pub(crate) fn write_trace(path: &Path, records: &[Record]) {
     let mut writer = TraceWriter::new(File::create(path).unwrap()).unwrap();
     for record in records {
         writer.write(record).unwrap();
@@ -66,7 +66,7 @@ pub fn write_trace(path: &Path, records: &[Record]) {
 }
 
 /// A whole run that generated these tokens.
-pub fn whole_trace(run_id: &str, config: RunConfig, tokens: &[i32]) -> Vec<Record> {
+pub(crate) fn whole_trace(run_id: &str, config: RunConfig, tokens: &[i32]) -> Vec<Record> {
     let mut records = vec![start(run_id, config)];
     records.extend((1..).zip(tokens).map(|(step, id)| token(step, *id)));
     let steps = u32::try_from(tokens.len()).unwrap();
@@ -75,12 +75,12 @@ pub fn whole_trace(run_id: &str, config: RunConfig, tokens: &[i32]) -> Vec<Recor
 }
 
 /// The text of some tokens.
-pub fn text(tokens: &[i32]) -> String {
+pub(crate) fn text(tokens: &[i32]) -> String {
     tokens.iter().map(|t| format!(" t{t}")).collect()
 }
 
 /// The line of a decode step.
-pub fn progress_line(step: u32, steps: u32) -> Line {
+pub(crate) fn progress_line(step: u32, steps: u32) -> Line {
     Line::Progress(Progress {
         step,
         steps,
@@ -100,7 +100,7 @@ pub fn progress_line(step: u32, steps: u32) -> Line {
 }
 
 /// The last line of a run that worked.
-pub fn done_line(tokens: &[i32]) -> Line {
+pub(crate) fn done_line(tokens: &[i32]) -> Line {
     Line::Done(Done {
         tokens: u32::try_from(tokens.len()).unwrap(),
         tok_s: 100.0,

@@ -1,0 +1,284 @@
+//! The `bmoe` program itself, with a script in the engine's place.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use bmoe_analysis::result_set::{CellRecord, Verdict};
+use bmoe_trace::RunConfig;
+use bmoe_trace::line::{ErrorLine, Line};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+const MATRIX: &str = r#"
+name = "m"
+timeout_s = 60
+baseline = { mode = "mmap" }
+[[model]]
+name = "a"
+path = "a.gguf"
+[base]
+prompt = "hello"
+n_predict = 2
+[axes]
+mode = ["mmap", "stream"]
+cache_mib = [0, 8, 16]
+io_threads = [1]
+"#;
+
+/// A folder with a matrix, a model and an engine.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    /// `behaviour` is shell code; `$config`, `$trace` and `$here` are set, and `succeed` ends a run well.
+    fn new(behaviour: &str) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::write(place.at("m.toml"), MATRIX).unwrap();
+        fs::write(place.at("a.gguf"), "GGUF, more or less").unwrap();
+        for (name, tokens) in [("right", [1, 2]), ("wrong", [1, 3])] {
+            // No two runs have the same id: the n-th run takes the n-th trace.
+            for n in 1..=4 {
+                let config = RunConfig { model: "a.gguf".into(), ..RunConfig::default() };
+                let file = format!("{name}-{n}");
+                let records = common::whole_trace(&file, config, &tokens);
+                common::write_trace(&place.at(&format!("{file}.bin")), &records);
+            }
+            let lines = [common::progress_line(1, 2), common::done_line(&tokens)];
+            let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            fs::write(place.at(&format!("{name}.lines")), lines).unwrap();
+        }
+        let refusal = Line::Error(ErrorLine { fatal: true, msg: "cache too small".to_owned() });
+        fs::write(place.at("refused.lines"), format!("{refusal}\n")).unwrap();
+        let engine = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 'fake-engine 1'; exit; }}\n\
+             config=$3 trace=$5 here=$(dirname \"$0\")\n\
+             succeed() {{ n=$(ls \"$here/out/runs\" | wc -l); cat \"$here/${{1:-right}}-$n.bin\" >\"$trace\"; cat \"$here/${{1:-right}}.lines\"; exit 0; }}\n\
+             {behaviour}\n"
+        );
+        fs::write(place.at("engine"), engine).unwrap();
+        fs::set_permissions(place.at("engine"), fs::Permissions::from_mode(0o755)).unwrap();
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bmoe"));
+        command.current_dir(self.0.path()).args(args).env_remove("BMOE_ENGINE");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn bmoe(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn journal(&self) -> Vec<CellRecord> {
+        let text = fs::read_to_string(self.at("out/cells.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+const RUN: [&str; 6] = ["run", "m.toml", "--out", "out", "--engine", "./engine"];
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Waits until something is so; a test that waits for ever is ended by the bound.
+fn until(what: &str, mut check: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !check() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn alive(pid: i32) -> bool {
+    test_kill_process(Pid::from_raw(pid).unwrap()).is_ok()
+}
+
+#[test]
+fn a_matrix_leaves_a_result_folder_with_a_report() {
+    let place = Place::new("succeed");
+    let output = place.bmoe(&RUN);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let records = place.journal();
+    assert_eq!(records.len(), 4);
+    assert!(records.iter().all(|r| r.verdict == Verdict::Valid), "{records:?}");
+    for file in ["matrix.toml", "environment.json", "report.md", "data/runs.parquet"] {
+        assert!(place.at("out").join(file).exists(), "{file}");
+    }
+    assert_eq!(fs::read_to_string(place.at("out/matrix.toml")).unwrap(), MATRIX);
+    let environment = fs::read_to_string(place.at("out/environment.json")).unwrap();
+    assert!(environment.contains("\"engine_version\": \"fake-engine 1\""), "{environment}");
+    let run = place.at("out/runs").join(format!("{}-r0-a1", records[1].id));
+    let config = RunConfig::load(&run.join("run.toml")).unwrap();
+    assert_eq!(config, records[1].config);
+    assert!(stdout(&output).contains("out/report.md"), "{}", stdout(&output));
+
+    let again = place.bmoe(&["report", "out"]);
+    assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    let refused = place.bmoe(&RUN);
+    assert_eq!(refused.status.code(), Some(3));
+    insta::assert_snapshot!(stderr(&refused), @"error: the folder out holds results already; `bmoe report out` renders them, another --out keeps both");
+}
+
+#[test]
+fn cells_that_are_not_valid_are_kept_and_change_the_exit_code() {
+    let place = Place::new(
+        "case $(grep cache_mib \"$config\") in *16) succeed wrong;; *8) cat \"$here/refused.lines\"; \
+         exit 3;; esac; succeed",
+    );
+    let output = place.bmoe(&RUN);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let time = regex::Regex::new(r"\b[0-9.]+ s\b").unwrap();
+    insta::assert_snapshot!(time.replace_all(&stderr(&output), "[time]"));
+    let verdicts: Vec<_> = place.journal().iter().map(|r| r.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Valid, Verdict::Valid, Verdict::Failed, Verdict::WrongText]);
+    let report = fs::read_to_string(place.at("out/report.md")).unwrap();
+    assert!(report.contains("cache too small"), "{report}");
+}
+
+#[test]
+fn an_engine_that_hangs_is_ended_and_one_that_is_killed_is_told_apart() {
+    let place =
+        Place::new("case $(grep mode \"$config\") in *mmap*) exec sleep 100;; esac; kill -9 $$");
+    let text = MATRIX.replace("timeout_s = 60", "timeout_s = 1").replace("[0, 8, 16]", "[0]");
+    fs::write(place.at("m.toml"), text).unwrap();
+    let output = place.bmoe(&RUN);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let verdicts: Vec<_> = place.journal().iter().map(|r| (r.verdict, r.exit_code)).collect();
+    assert_eq!(verdicts, [(Verdict::TimedOut, None), (Verdict::Killed, None)]);
+}
+
+#[test]
+fn ctrl_c_stops_the_engine_and_renders_what_there_is() {
+    let place = Place::new(
+        "case $(grep mode \"$config\") in *mmap*) succeed;; esac; echo $$ >\"$here/pid.part\"; \
+         mv \"$here/pid.part\" \"$here/pid\"; exec sleep 100",
+    );
+    let child = place.command(&RUN).spawn().unwrap();
+    until("the second engine starts", || place.at("pid").exists());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let verdicts: Vec<_> = place.journal().iter().map(|r| r.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Valid, Verdict::Interrupted]);
+    let engine: i32 = fs::read_to_string(place.at("pid")).unwrap().trim().parse().unwrap();
+    assert!(!alive(engine));
+    assert!(place.at("out/report.md").exists());
+    assert!(stderr(&output).contains("error: interrupted by SIGINT; 2 runs were not started"));
+}
+
+#[test]
+fn no_engine_outlives_a_killed_runner() {
+    let place = Place::new(
+        "echo $$ >\"$here/pid.part\"; mv \"$here/pid.part\" \"$here/pid\"; exec sleep 100",
+    );
+    let mut child = place.command(&RUN).spawn().unwrap();
+    until("the engine starts", || place.at("pid").exists());
+    let engine: i32 = fs::read_to_string(place.at("pid")).unwrap().trim().parse().unwrap();
+    assert!(alive(engine));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the engine ends", || {
+        let stat = fs::read_to_string(format!("/proc/{engine}/stat")).unwrap_or_default();
+        // Nobody may be there to reap it.
+        stat.is_empty() || stat.contains(") Z ")
+    });
+}
+
+#[test]
+fn dry_runs_and_lists_run_nothing() {
+    let place = Place::new("touch \"$here/ran\"");
+    let mut args = RUN.to_vec();
+    args.extend(["--filter", "cache (8|16)", "--dry-run"]);
+    let dry = place.bmoe(&args);
+    assert_eq!(dry.status.code(), Some(0), "{}", stderr(&dry));
+    let list = place.bmoe(&["run", "m.toml", "--list"]);
+    insta::assert_snapshot!(format!("{}---\n{}", stdout(&dry), stdout(&list)));
+    assert!(!place.at("ran").exists() && !place.at("out").exists());
+}
+
+#[test]
+fn refusals_name_the_next_step() {
+    let place = Place::new("succeed");
+    let mut told = Vec::new();
+    fs::create_dir(place.at("full")).unwrap();
+    fs::write(place.at("full/file"), "").unwrap();
+    fs::write(place.at("no-model.toml"), MATRIX.replace("a.gguf", "b.gguf")).unwrap();
+    for args in [
+        &["run", "missing.toml"][..],
+        &["run", "m.toml", "--engine", "nowhere"],
+        &["run", "m.toml", "--engine", "./engine", "--filter", "nothing"],
+        &["run", "m.toml", "--engine", "./engine", "--filter", "("],
+        &["run", "m.toml", "--engine", "./engine", "--out", "full"],
+        &["run", "no-model.toml", "--engine", "./engine", "--out", "out"],
+        &["report", "full"],
+        &["synth", "--shape", "qwen4"],
+        &["synth", "--shape", "tiny-qwen3moe", "--layers", "0"],
+    ] {
+        let output = place.bmoe(args);
+        let code = output.status.code().unwrap();
+        told.push(format!("$ bmoe {}\n{}[{code}]", args.join(" "), stderr(&output)));
+    }
+    insta::assert_snapshot!(told.join("\n\n"));
+    assert!(!place.at("out").exists());
+}
+
+#[test]
+fn synth_keeps_what_is_there_and_replaces_nothing_unasked() {
+    let place = Place::new("");
+    let synth = |more: &[&str]| {
+        let mut args = vec!["synth", "--shape", "tiny-qwen3moe", "--out", "m.gguf"];
+        args.extend(more);
+        let output = place.bmoe(&args);
+        (output.status.code().unwrap(), stdout(&output), stderr(&output))
+    };
+    let (code, dry, err) = synth(&["--dry-run"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(dry.starts_with("would write m.gguf: ") && !place.at("m.gguf").exists(), "{dry}");
+    let (code, wrote, err) = synth(&[]);
+    assert!(code == 0 && wrote.starts_with("wrote m.gguf: "), "{wrote}{err}");
+    let bytes = fs::read(place.at("m.gguf")).unwrap();
+    let (code, kept, _) = synth(&[]);
+    assert_eq!((code, kept.trim()), (0, "kept, since the same model is there: m.gguf"));
+    let (code, _, err) = synth(&["--seed", "7"]);
+    assert!(code == 3 && err.contains("m.gguf exists"), "{err}");
+    assert_eq!(fs::read(place.at("m.gguf")).unwrap(), bytes);
+    let (code, _, _) = synth(&["--seed", "7", "--force"]);
+    assert_eq!(code, 0);
+    assert_ne!(fs::read(place.at("m.gguf")).unwrap(), bytes);
+
+    fs::write(place.at("m.gguf"), "somebody's own").unwrap();
+    let (code, _, err) = synth(&[]);
+    assert!(code == 3 && err.contains("not made by `bmoe synth`"), "{err}");
+    let (code, split, _) = synth(&["--split", "2"]);
+    assert!(code == 0 && split.contains("m-00002-of-00002.gguf"), "{split}");
+    let (code, kept, _) = synth(&["--split", "2"]);
+    assert!(code == 0 && kept.starts_with("kept"), "{kept}");
+}
+
+#[test]
+fn help_is_what_people_read() {
+    let place = Place::new("");
+    let mut all = String::new();
+    for args in [&["--help"][..], &["synth", "--help"], &["run", "--help"], &["report", "--help"]] {
+        all += &format!("$ bmoe {}\n{}\n", args.join(" "), stdout(&place.bmoe(args)));
+    }
+    insta::assert_snapshot!(all);
+    let completions = stdout(&place.bmoe(&["completions", "bash"]));
+    assert!(completions.contains("--dry-run") && completions.contains("synth"), "{completions}");
+    let root: &Path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert!(root.join("../docs/matrices.md").exists(), "--help names it");
+}

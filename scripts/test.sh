@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Every test. Needs no more than `cargo test`, once scripts/setup.sh has found the tools.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/setup.sh
+if ! command -v cargo >/dev/null 2>&1; then PATH="$HOME/.cargo/bin:$PATH"; fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+cargo test --workspace --no-fail-fast "$@" 2>&1 | tee "$log" || status=$?
+# Added up from cargo's own lines: test result: ok. 3 passed; 0 failed; 1 ignored; ...
+awk '/^test result:/ { suites++; passed += $4; failed += $6; ignored += $8 }
+     END { printf "\ntests: %d passed, %d failed, %d ignored, in %d suites\n", passed, failed, ignored, suites }' "$log"
+skipped=$(grep -c '^skipped: ' "$log" || true)
+if [ "$skipped" -gt 0 ]; then
+  echo "tests that passed without looking, as their data is not here: $skipped"
+fi
+exit "$status"
