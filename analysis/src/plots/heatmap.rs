@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::canvas::{Canvas, Drawing, Drawn, FAINT, INK, Picture, style, tick_text, ticks};
+use super::canvas::{Canvas, Drawing, Drawn, INK, Picture, style};
 use crate::routing::Routing;
 
 const LEFT: i32 = 84;
@@ -13,7 +13,9 @@ const BOTTOM: i32 = 64;
 const GAP: i32 = 34;
 const BAR_WIDTH: i32 = 22;
 /// From the colour bar's left edge to the picture's right edge.
-const LEGEND_WIDTH: i32 = 170;
+const LEGEND_WIDTH: i32 = 226;
+/// Labels of the colour bar keep this distance.
+const LABEL_HEIGHT: i32 = 18;
 /// Experts that no decode token used.
 const UNUSED: RGBColor = RGBColor(0xec, 0xec, 0xec);
 
@@ -93,7 +95,7 @@ impl Drawing for Heatmap<'_> {
             let y = bottom - height * ((layer.layer - first) as i32 + 1);
             for (expert, uses) in layer.uses.iter().enumerate().filter(|(_, uses)| **uses > 0) {
                 let x = LEFT + width * expert as i32;
-                let colour = colour(routing.share(*uses) / highest);
+                let colour = colour(along_scale(routing.share(*uses), highest));
                 // Plotters' rectangles include their last pixel in a bitmap and not in an SVG, so that
                 // neighbours overlap by one there and leave no seam here.
                 let cell = [(x, y), (x + width, y + height)];
@@ -142,8 +144,8 @@ impl Heatmap<'_> {
         highest: f64,
     ) -> Drawn<DB> {
         let label = style(15, HPos::Left, VPos::Center);
-        area.draw_text("share of decode", &label, (x, TOP + 6))?;
-        area.draw_text("tokens, %", &label, (x, TOP + 24))?;
+        area.draw_text("share of decode tokens, %", &label, (x, TOP + 6))?;
+        area.draw_text("(square-root scale)", &label, (x, TOP + 24))?;
         let (top, base) = (TOP + 48, bottom - 34);
         let length = (base - top).max(1);
         for y in 0..length {
@@ -152,26 +154,38 @@ impl Heatmap<'_> {
             area.draw(&Rectangle::new(strip, colour(share).filled()))?;
         }
         area.draw(&Rectangle::new([(x, top), (x + BAR_WIDTH, base)], INK.stroke_width(1)))?;
-        let at = |share: f64| base - (share / highest * f64::from(length)).round() as i32;
-        let percents = ticks(highest * 100.0, 5);
+        let at =
+            |share: f64| base - (along_scale(share, highest) * f64::from(length)).round() as i32;
         let uniform = f64::from(self.routing.top_k) / f64::from(self.routing.n_expert.max(1));
-        for percent in &percents {
-            let y = at(percent / 100.0);
+        let mut above = base + 2 * LABEL_HEIGHT;
+        for percent in [0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100] {
+            let y = at(f64::from(percent) / 100.0);
+            if f64::from(percent) > highest * 100.0 || above - y < LABEL_HEIGHT {
+                continue;
+            }
+            above = y;
             area.draw(&PathElement::new([(x + BAR_WIDTH, y), (x + BAR_WIDTH + 5, y)], INK))?;
-            area.draw_text(&tick_text(*percent, &percents), &label, (x + BAR_WIDTH + 9, y))?;
+            area.draw_text(&percent.to_string(), &label, (x + BAR_WIDTH + 9, y))?;
         }
         if uniform < highest {
             let y = at(uniform);
-            area.draw(&PathElement::new([(x - 6, y), (x + BAR_WIDTH, y)], WHITE.stroke_width(2)))?;
-            let from = x + BAR_WIDTH + 36;
-            area.draw(&PathElement::new([(x + BAR_WIDTH + 30, y), (from, y)], FAINT))?;
-            area.draw_text(&format!("even: {:.1}", uniform * 100.0), &label, (from + 4, y))?;
+            area.draw(&PathElement::new([(x, y), (x + BAR_WIDTH, y)], WHITE.stroke_width(2)))?;
+            let text_at = (x + BAR_WIDTH + 58, y);
+            let pointer = [(x + BAR_WIDTH + 36, y), (text_at.0 - 5, y)];
+            area.draw(&PathElement::new(pointer, INK))?;
+            area.draw_text(&format!("{:.1} if even", uniform * 100.0), &label, text_at)?;
         }
         let swatch = [(x, bottom - 18), (x + BAR_WIDTH, bottom - 2)];
         area.draw(&Rectangle::new(swatch, UNUSED.filled()))?;
         area.draw(&Rectangle::new(swatch, INK.stroke_width(1)))?;
         area.draw_text("not used", &label, (x + BAR_WIDTH + 9, bottom - 10))
     }
+}
+
+/// Place of a share on the colour scale, 0 to 1. Most experts serve a few percent of the tokens and a few
+/// serve nearly all; the square root keeps the many apart without flattening the few.
+fn along_scale(share: f64, highest: f64) -> f64 {
+    (share / highest).clamp(0.0, 1.0).sqrt()
 }
 
 /// Viridis: even steps look even, in grey and to colour-blind eyes too.

@@ -102,7 +102,9 @@ impl Drawing for Timeline<'_> {
         let bars = self.bars();
         let per_bar = self.tokens_per_bar();
         let highest = bars.iter().map(|b| b.terms_ms.iter().sum()).fold(0.0, f64::max);
-        let y_max = if highest > 0.0 { highest * 1.04 } else { 1.0 };
+        // Room above the bars, where a good hit rate runs.
+        let room = if self.cached { 1.3 } else { 1.04 };
+        let y_max = if highest > 0.0 { highest * room } else { 1.0 };
         let y = |ms: f64| BOTTOM - (ms / y_max * f64::from(BOTTOM - TOP)).round() as i32;
         let x = |token: f64| {
             let share = token / (bars.len().max(1) * per_bar) as f64;
@@ -122,6 +124,7 @@ impl Drawing for Timeline<'_> {
         for level in &levels {
             let at = y(*level);
             area.draw(&PathElement::new([(LEFT, at), (RIGHT, at)], FAINT))?;
+            area.draw(&PathElement::new([(LEFT - 5, at), (LEFT, at)], INK))?;
             let text = tick_text(*level, &levels);
             area.draw_text(&text, &style(15, HPos::Right, VPos::Center), (LEFT - 9, at))?;
         }
