@@ -1,0 +1,100 @@
+//! What the engine's tests share: tiny models, runs of them, and their records.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bmoe_engine::run::{RecordSink, RunOptions};
+use bmoe_engine::{EngineError, generate};
+use bmoe_synth::{Shape, WriteOptions, write_model};
+use bmoe_trace::record::{LoadRecord, PrefillRecord, Record, RouteRecord, RunEnd, TokenRecord};
+use bmoe_trace::{Mode, RunConfig};
+
+/// One run at a time: ggml's threads spin, and two runs on two cores would take far longer than twice.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder on the disk that the project is on (a tmpfs has no O_DIRECT), removed at the end.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Writes a model; returns its first file.
+pub fn model(folder: &Path, shape: &Shape, name: &str, split: Option<u32>) -> PathBuf {
+    let path = folder.join(format!("{name}.gguf"));
+    let options = WriteOptions { split, seed: 1, ..WriteOptions::new(path) };
+    write_model(shape, &options, &mut |_| {}).unwrap().files.swap_remove(0)
+}
+
+/// A tiny shape.
+pub fn tiny(arch: &str) -> Shape {
+    Shape::builtin(&format!("tiny-{arch}")).unwrap()
+}
+
+/// A prompt of exactly `tokens` tokens: characters that no merge of the tokenizer joins.
+pub fn prompt(tokens: usize) -> String {
+    (0..tokens).map(|i| char::from(b"%&()*+/<=>@"[i * i % 11])).collect()
+}
+
+/// Every record of a run.
+#[derive(Default)]
+pub struct Records(pub Vec<Record>);
+
+impl RecordSink for Records {
+    fn record(&mut self, record: &Record) -> Result<(), EngineError> {
+        self.0.push(record.clone());
+        Ok(())
+    }
+
+    fn wants_routes(&self) -> bool {
+        true
+    }
+}
+
+impl Records {
+    pub fn load(&self) -> &LoadRecord {
+        self.0.iter().find_map(|r| if let Record::Load(l) = r { Some(l) } else { None }).unwrap()
+    }
+
+    pub fn prefill(&self) -> &PrefillRecord {
+        self.0.iter().find_map(|r| if let Record::Prefill(p) = r { Some(p) } else { None }).unwrap()
+    }
+
+    pub fn tokens(&self) -> Vec<&TokenRecord> {
+        self.0
+            .iter()
+            .filter_map(|r| if let Record::Token(t) = r { Some(t) } else { None })
+            .collect()
+    }
+
+    pub fn routes(&self) -> Vec<&RouteRecord> {
+        self.0
+            .iter()
+            .filter_map(|r| if let Record::Route(t) = r { Some(t) } else { None })
+            .collect()
+    }
+}
+
+/// Runs a configuration with freed memory poisoned.
+pub fn run(config: &RunConfig) -> Result<(RunEnd, Records), EngineError> {
+    let mut records = Records::default();
+    let options = RunOptions { poison: true, ..RunOptions::default() };
+    let end = generate(config, &options, &mut [&mut records])?;
+    Ok((end, records))
+}
+
+/// A short run that hashes its logits.
+pub fn config(model: &Path, mode: Mode) -> RunConfig {
+    RunConfig {
+        model: model.to_owned(),
+        mode,
+        prompt: prompt(7),
+        n_predict: 32,
+        threads: 1,
+        ctx_tokens: 256,
+        hash_logits: true,
+        ..RunConfig::default()
+    }
+}
