@@ -8,6 +8,7 @@
 //! * [`progress`]: what a person sees meanwhile.
 //! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
 
+mod atomic;
 pub mod cmd;
 pub mod engine;
 pub mod environment;

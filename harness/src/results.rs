@@ -1,12 +1,12 @@
 //! Result folders: making one, filling in what isn't a run, rendering it.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use bmoe_analysis::report::ReportPaths;
 use bmoe_analysis::result_set::Environment;
 
+use crate::atomic;
 use crate::error::Error;
 
 /// Refuses a folder that holds something already.
@@ -39,26 +39,15 @@ pub fn check_free(folder: &Path) -> Result<(), Error> {
 /// It can't be written.
 pub fn create(folder: &Path, matrix_text: &str, environment: &Environment) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
-    write(&folder.join("matrix.toml"), matrix_text.as_bytes())?;
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        atomic::write(&path, bytes).map_err(Error::io("write", &path))
+    };
+    write("matrix.toml", matrix_text.as_bytes())?;
     let mut json = serde_json::to_vec_pretty(environment)
         .map_err(|e| Error::io("write", &folder.join("environment.json"))(e.into()))?;
     json.push(b'\n');
-    write(&folder.join("environment.json"), &json)
-}
-
-/// All of it or nothing.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let put = || {
-        let mut file = tempfile::Builder::new()
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    put().map_err(Error::io("write", path))
+    write("environment.json", &json)
 }
 
 /// What rendering left.
@@ -85,8 +74,12 @@ impl Rendered {
     /// Says where everything is, on standard output.
     pub fn print(&self) {
         println!("report   {}", self.paths.report.display());
-        for plot in self.paths.plots.iter().filter(|p| p.extension().is_some_and(|e| e == "png")) {
-            println!("plot     {} (and .svg)", plot.display());
+        let is = |path: &Path, end: &str| path.to_string_lossy().ends_with(end);
+        for plot in self.paths.plots.iter().filter(|p| is(p, "-experts.png")) {
+            println!("heatmap  {} (and .svg)", plot.display());
+        }
+        if self.paths.plots.iter().any(|p| is(p, "-timeline.png")) {
+            println!("timeline {} (and .svg)", self.folder.join("plots/*-timeline.png").display());
         }
         println!("data     {}", self.folder.join("data/{runs,tokens,routes}.parquet").display());
     }

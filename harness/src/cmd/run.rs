@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::matrix::{Matrix, Schedule, Selection};
 use crate::models::{self, Located, Made, Replace};
 use crate::progress::{self, Bytes, mib};
-use crate::runner::{Interrupt, LocalExecutor, ModelFiles, Runner, Summary};
+use crate::runner::{Interrupt, LocalExecutor, ModelFiles, Runner, Summary, signal_name};
 use crate::{engine, results};
 
 /// Run a matrix of configurations and render the results
@@ -206,6 +206,7 @@ fn describe(
         let identity = models::hash(&model.path, &mut |done| {
             bar.at(done);
             if let Some(signal) = interrupt.signal() {
+                eprintln!("\nerror: interrupted by {}; nothing was run", signal_name(signal));
                 std::process::exit(128 + signal);
             }
         })?;

@@ -1,7 +1,7 @@
 //! What is known of a model file, kept beside it so that it is found out once.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{ModelError, files};
+use crate::atomic;
 
 /// `<model>.bmoe.json`: holds for the files that it was written for, and for no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,15 +67,9 @@ impl Identity {
     /// The folder can't be written.
     pub fn save(&self, model: &Path) -> Result<(), ModelError> {
         let path = sidecar(model);
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let write = || {
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            Ok(())
-        };
-        write().map_err(ModelError::io("write", &path))
+        let json =
+            serde_json::to_vec(self).map_err(|e| ModelError::io("write", &path)(e.into()))?;
+        atomic::write(&path, &json).map_err(ModelError::io("write", &path))
     }
 
     /// All files together.
