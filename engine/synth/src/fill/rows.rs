@@ -176,8 +176,9 @@ impl Model {
         }
         let sources = &scratch.sources[..n];
         let factors = equalise(sources, len as f32);
-        for (x, i) in out[r.token.clone()].iter_mut().zip(0..) {
-            *x = scale * sources.iter().zip(&factors).map(|(s, f)| f * s[i]).sum::<f32>();
+        let row = &mut out[r.token.clone()];
+        for (source, factor) in sources.iter().zip(&factors) {
+            row.iter_mut().zip(source).for_each(|(x, s)| *x += scale * factor * s);
         }
         rng.fill_normal(0.5 * scale, &mut out[r.topic.clone()]);
     }
@@ -187,11 +188,29 @@ fn split(row: u64, head_dim: usize) -> (usize, usize) {
     (row as usize / head_dim, row as usize % head_dim)
 }
 
+/// The dot product, in eight sums side by side: one sum would have to be added up in order.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0f32; 8];
+    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(x, y)| x * y).sum();
+    for (a, b) in a.zip(b) {
+        for ((sum, x), y) in sums.iter_mut().zip(a).zip(b) {
+            *sum += x * y;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
 /// Factors f with `Σ_j f_j <s_i, s_j> = target` for every i: Gauss-Seidel, as the matrix is nearly diagonal.
 fn equalise(sources: &[Vec<f32>], target: f32) -> Vec<f32> {
     let n = sources.len();
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
-    let gram: Vec<f32> = (0..n * n).map(|k| dot(&sources[k / n], &sources[k % n])).collect();
+    let mut gram = vec![0.0; n * n];
+    for i in 0..n {
+        for j in 0..=i {
+            gram[i * n + j] = dot(&sources[i], &sources[j]);
+            gram[j * n + i] = gram[i * n + j];
+        }
+    }
     let mut factors = vec![1.0; n];
     for _ in 0..12 {
         for i in 0..n {
