@@ -1,8 +1,8 @@
 //! Declarations of `ggml-backend-impl.h`, which the bindings leave out because it is internal.
 //!
 //! ggml calls these through pointers that we fill in, so their order and number must be those of the
-//! pinned llama.cpp. `tests/seam.rs` makes ggml itself go through the ones that are used, and loading
-//! refuses to go on when the buffer that ggml hands back is not the one declared here.
+//! pinned llama.cpp. A test of [`super::expert_buffer`] makes ggml itself go through the ones that are
+//! used, and an allocation fails when the buffer that ggml hands back is not laid out as declared here.
 
 use std::ffi::{c_char, c_void};
 

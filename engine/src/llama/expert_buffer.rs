@@ -120,8 +120,16 @@ unsafe extern "C" fn allocate(
         clear: ignore_clear,
         reset: None,
     };
-    // SAFETY: the interface's layout is ggml's (see `abi`); the context is the mapping's address.
-    unsafe { ggml_backend_buffer_init(buffer_type, interface, base, size) }
+    // SAFETY: the interface's layout is ggml's (see `abi`); the context is the mapping's address. The
+    // fields read back are those that ggml was just given.
+    unsafe {
+        let buffer = ggml_backend_buffer_init(buffer_type, interface, base, size);
+        let laid_out = &*buffer.cast::<Buffer>();
+        let as_declared = laid_out.context == base
+            && laid_out.size == size
+            && laid_out.buffer_type == buffer_type;
+        if as_declared { buffer } else { std::ptr::null_mut() }
+    }
 }
 
 unsafe extern "C" fn free(buffer: ggml_backend_buffer_t) {
@@ -181,3 +189,42 @@ unsafe extern "C" fn ignore_get(
 ) {
 }
 unsafe extern "C" fn ignore_clear(_: ggml_backend_buffer_t, _: u8) {}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    #[test]
+    fn ggml_finds_every_function_where_it_expects_it() {
+        let buffer_type = ExpertBufferType::new();
+        // SAFETY: ggml's own functions on a buffer type that outlives the buffer; the tensor lives in
+        // its context.
+        unsafe {
+            let buft = buffer_type.as_ptr();
+            assert_eq!(CStr::from_ptr(sys::ggml_backend_buft_name(buft)), c"bmoe experts");
+            assert_eq!(sys::ggml_backend_buft_get_alignment(buft), ALIGNMENT);
+            assert!(sys::ggml_backend_buft_is_host(buft));
+
+            let ctx = sys::ggml_init(sys::ggml_init_params {
+                mem_size: 4 * sys::ggml_tensor_overhead(),
+                mem_buffer: std::ptr::null_mut(),
+                no_alloc: true,
+            });
+            let tensor = sys::ggml_new_tensor_3d(ctx, sys::GGML_TYPE_F32, 256, 256, 8);
+            let bytes = sys::ggml_nbytes(tensor);
+            let buffer = sys::ggml_backend_alloc_ctx_tensors_from_buft(ctx, buft);
+            assert!(!buffer.is_null());
+            assert_eq!(sys::ggml_backend_buffer_get_size(buffer), bytes);
+            assert_eq!((*tensor).data, sys::ggml_backend_buffer_get_base(buffer));
+            // Hidden while loading, whole afterwards.
+            assert_eq!(sys::ggml_nbytes(tensor), 0);
+            assert_eq!(buffer_type.reveal(), [tensor]);
+            assert_eq!(sys::ggml_nbytes(tensor), bytes);
+            sys::ggml_backend_buffer_clear(buffer, 1);
+            sys::ggml_backend_buffer_free(buffer);
+            sys::ggml_free(ctx);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a run records: loading, memory, agreement with the cache, failures on the way.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use bmoe_cache::{Cache, EntrySizes, Lru};
+use bmoe_engine::run::{RecordSink, RunOptions};
+use bmoe_engine::{EngineError, generate};
+use bmoe_trace::codec::{Tail, TraceReader};
+use bmoe_trace::record::{Outcome, Phase, Record, Residency, RunEnd};
+use bmoe_trace::{Mode, RunConfig};
+
+#[test]
+fn loading_for_streaming_reads_no_expert_byte() {
+    let _alone = common::alone();
+    let folder = common::folder();
+    for split in [None, Some(2)] {
+        let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", split);
+        let (_, streamed) = common::run(&common::config(&model, Mode::Stream)).unwrap();
+        let (_, resident) = common::run(&common::config(&model, Mode::Resident)).unwrap();
+        let Record::Start(start) = &streamed.0[0] else { panic!("the first record is the start") };
+        assert_eq!(streamed.load().expert_read_bytes, 0);
+        assert!(streamed.load().dense_read_bytes >= start.model.dense_bytes);
+        // The same measurement does see experts when they are read.
+        let experts = start.model.expert_set_bytes();
+        let seen = resident.load().expert_read_bytes;
+        assert!(seen.abs_diff(experts) < experts / 10, "{seen} of {experts}");
+    }
+}
+
+/// Replaying the recorded events through the cache gives the engine's hits, misses and bytes.
+#[test]
+fn measured_equals_replayed() {
+    let _alone = common::alone();
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("gemma4"), "m", None);
+    for (cache_mib, ubatch_tokens) in [(0, 512), (1, 512), (1, 16), (2, 32), (64, 512)] {
+        let config = RunConfig {
+            cache_mib,
+            ubatch_tokens,
+            prompt: common::prompt(70),
+            ..common::config(&model, Mode::Stream)
+        };
+        let (end, records) = common::run(&config).unwrap();
+        let Record::Start(start) = &records.0[0] else { panic!("the first record is the start") };
+        let bytes: Vec<u64> = start.model.layers.iter().map(|l| l.expert_bytes).collect();
+        let sizes = EntrySizes::new(&bytes, start.model.n_expert);
+        let budget = records.load().cache_budget_bytes;
+        let mut cache = Cache::new(sizes.clone(), budget, Lru::new(sizes.entries()));
+        let mut decode = (0, 0, 0);
+        for route in records.routes() {
+            let layer = start.model.layers.iter().position(|l| l.layer == route.layer).unwrap();
+            let event = cache.event(layer, &route.experts);
+            let found: Vec<u16> = event.hits.iter().chain(&event.misses).copied().collect();
+            assert_eq!(route.distinct, found);
+            let hits = route.residency.iter().filter(|r| **r == Residency::Hit).count();
+            assert_eq!(hits, event.hits.len());
+            let read = event.misses.len() as u64 * bytes[layer];
+            assert_eq!(route.read_bytes.iter().sum::<u64>(), read);
+            if route.phase == Phase::Decode {
+                decode.0 += hits as u64;
+                decode.1 += event.misses.len() as u64;
+                decode.2 += read;
+            }
+            assert_eq!(route.experts.len(), route.positions.len() * route.top_k as usize);
+            let weights = route.weights.chunks(route.top_k as usize);
+            assert!(weights.flatten().all(|w| (0.0..=4.0).contains(w)), "{:?}", route.weights);
+        }
+        let measured = records.tokens().iter().fold((0, 0, 0), |sum, t| {
+            (sum.0 + t.cost.hits, sum.1 + t.cost.misses, sum.2 + t.cost.expert_read_bytes)
+        });
+        assert_eq!(measured, decode, "cache {cache_mib} MiB");
+        let last = records.tokens()[31].cumulative_hit_rate;
+        assert!((last - cache.counts().hit_rate().unwrap()).abs() < 1e-12);
+        assert!(end.peak_cache_bytes <= budget);
+    }
+}
+
+#[test]
+fn positions_micro_batches_and_times_add_up() {
+    let _alone = common::alone();
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen2moe"), "m", None);
+    let config = RunConfig {
+        ubatch_tokens: 16,
+        prompt: common::prompt(40),
+        hash_logits: false,
+        n_predict: 5,
+        ..common::config(&model, Mode::Stream)
+    };
+    let (end, records) = common::run(&config).unwrap();
+    assert_eq!((end.tokens, end.outcome), (5, Outcome::Complete));
+    let first: Vec<_> = records.routes().into_iter().filter(|r| r.layer == 0).collect();
+    let positions: Vec<u32> = first.iter().flat_map(|r| r.positions.clone()).collect();
+    assert_eq!(positions, (0..45).collect::<Vec<u32>>());
+    let ubatches: Vec<u32> = first.iter().map(|r| r.ubatch).collect();
+    assert_eq!(ubatches, (0..8).collect::<Vec<u32>>());
+    // The last layer computes only the prompt's last token.
+    let last_layer = records.routes().iter().map(|r| r.layer).max().unwrap();
+    let last: Vec<_> = records.routes().into_iter().filter(|r| r.layer == last_layer).collect();
+    assert_eq!(last[0].positions, [39]);
+    assert_eq!(last[0].ubatch, 2);
+    for token in records.tokens() {
+        let cost = &token.cost;
+        let parts = cost.io_wait_ns + cost.compute_ns + cost.mgmt_ns + cost.other_ns;
+        assert_eq!(parts, cost.wall_ns);
+        assert!(cost.expert_read_bytes > 0 && cost.device_read_bytes >= cost.expert_read_bytes);
+    }
+    assert!(records.prefill().time_to_first_token_ns >= records.load().load_ns);
+}
+
+/// Cuts the model's file off when the first token is done.
+struct Cutter(std::path::PathBuf);
+
+impl RecordSink for Cutter {
+    fn record(&mut self, record: &Record) -> Result<(), EngineError> {
+        if matches!(record, Record::Token(t) if t.step == 1) {
+            std::fs::File::options().write(true).open(&self.0).unwrap().set_len(1 << 20).unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_read_error_ends_the_run_with_that_error() {
+    let _alone = common::alone();
+    for (threads, cache_mib, odirect) in [(1, 0, true), (2, 0, false), (2, 1, true)] {
+        let folder = common::folder();
+        let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+        let config =
+            RunConfig { cache_mib, threads, odirect, ..common::config(&model, Mode::Stream) };
+        let mut records = common::Records::default();
+        let mut cutter = Cutter(model);
+        let error = generate(&config, &RunOptions::default(), &mut [&mut records, &mut cutter])
+            .unwrap_err();
+        assert_eq!(error.exit_code(), 4);
+        let message = error.to_string();
+        assert!(message.contains("m.gguf") && message.contains("offset"), "{message}");
+        let Some(Record::End(end)) = records.0.last() else { panic!("no last record") };
+        assert_eq!(end.outcome, Outcome::Failed { message });
+        assert!(end.tokens < 32);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_run_and_the_trace_says_so() {
+    let _alone = common::alone();
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let trace = folder.path().join("run.trace");
+    for (signal, name, code) in [("-TERM", "SIGTERM", 143), ("-INT", "SIGINT", 130)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bmoe-engine"))
+            .args(["generate", "-p", "a", "-n", "4000", "--ctx", "4096", "-t", "1", "--progress"])
+            .arg("-m")
+            .arg(&model)
+            .arg("--trace")
+            .arg(&trace)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let started = lines.any(|l| l.unwrap().starts_with("BMOE_PROGRESS"));
+        assert!(started);
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        lines.for_each(drop);
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        let end = last_record(&trace);
+        assert_eq!(end.outcome, Outcome::Interrupted { signal: name.into() });
+        assert!(end.tokens > 0 && end.tokens < 4000);
+    }
+}
+
+fn last_record(trace: &std::path::Path) -> RunEnd {
+    let mut reader = TraceReader::new(BufReader::new(std::fs::File::open(trace).unwrap())).unwrap();
+    let mut last = None;
+    while let Some(record) = reader.read().unwrap() {
+        last = Some(record);
+    }
+    assert_eq!(reader.tail(), Some(Tail::Whole));
+    let Some(Record::End(end)) = last else { panic!("{last:?}") };
+    *end
+}
