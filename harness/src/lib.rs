@@ -10,6 +10,7 @@
 
 mod atomic;
 pub mod cmd;
+mod console;
 pub mod engine;
 pub mod environment;
 pub mod error;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use bmoe_analysis::report::ReportPaths;
 use bmoe_analysis::result_set::Environment;
 
-use crate::atomic;
 use crate::error::Error;
+use crate::{atomic, console};
 
 /// Refuses a folder that holds something already.
 ///
@@ -71,8 +71,10 @@ pub fn render(folder: &Path) -> Result<Rendered, Error> {
 }
 
 impl Rendered {
-    /// Says where everything is, on standard output.
+    /// Shows the figures and says where everything is, on standard output.
     pub fn print(&self) {
+        let report = fs::read_to_string(&self.paths.report).unwrap_or_default();
+        println!("{}", console::benchmark_tables(&report));
         println!("report   {}", self.paths.report.display());
         let is = |path: &Path, end: &str| path.to_string_lossy().ends_with(end);
         for plot in self.paths.plots.iter().filter(|p| is(p, "-experts.png")) {
