@@ -6,8 +6,7 @@
 //! | `data/tokens.parquet` | decode step ([`TokenRow`]) |
 //! | `data/routes.parquet` | (event, token, slot): which expert, and where it came from ([`RouteRow`]) |
 //!
-//! Every row carries its `run_id`, so one file holds all runs of a matrix; each run is one row group or
-//! more. The file's key-value metadata hold [`SCHEMA_VERSION`] and, per run, the configuration and the
+//! Every row carries its `run_id`, so one file holds all runs of a matrix, one after the other. The file's key-value metadata hold [`SCHEMA_VERSION`] and, per run, the configuration and the
 //! model's shape as JSON. A column whose type is optional may be missing from a file of an older writer
 //! and columns of a newer one are passed over; everything else raises the version.
 

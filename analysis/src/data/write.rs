@@ -23,8 +23,11 @@ pub(super) const KEY_RUNS: &str = "bmoe.runs";
 /// Key of the traces that could not be used, JSON.
 pub(super) const KEY_LEFT_OUT: &str = "bmoe.left_out";
 
-/// Writes the three files of one result folder. Rows are written run by run, so memory holds one run at
-/// a time; the files take their names in [`Self::finish`], all whole.
+/// Rows of a row group, at least; every group costs some KiB per file, so small runs share one.
+const GROUP_ROWS: usize = 250_000;
+
+/// Writes the three files of one result folder. Memory holds one row group and one run at a time; the
+/// files take their names in [`Self::finish`], all whole.
 pub struct DataWriter {
     runs: OpenTable,
     tokens: OpenTable,
@@ -33,6 +36,8 @@ pub struct DataWriter {
 
 struct OpenTable {
     writer: BatchedWriter<File>,
+    /// Rows that are not in the file yet.
+    pending: DataFrame,
     file: AtomicFile,
     path: PathBuf,
 }
@@ -82,9 +87,9 @@ impl DataWriter {
     /// The folder can't be written.
     pub fn finish(self) -> Result<()> {
         // Footers first: a full disk must not replace one file and leave the others old.
-        let tables = [self.runs, self.tokens, self.routes];
-        for table in &tables {
-            table.writer.finish().map_err(table.failed())?;
+        let mut tables = [self.runs, self.tokens, self.routes];
+        for table in &mut tables {
+            table.flush().and_then(|()| table.writer.finish()).map_err(table.failed())?;
         }
         tables.into_iter().try_for_each(|table| table.file.commit())
     }
@@ -111,19 +116,33 @@ impl OpenTable {
         ]
         .map(|(key, value)| (key.to_owned(), value));
         let out = file.file().try_clone().map_err(AnalysisError::io("write", &path))?;
-        let schema = frame::<T>("", &[]).map_err(failed)?.schema().clone();
+        let pending = frame::<T>("", &[]).map_err(failed)?;
         let writer = ParquetWriter::new(out)
             .with_key_value_metadata(Some(KeyValueMetadata::from_static(metadata.to_vec())))
-            .batched(&schema)
+            .batched(pending.schema())
             .map_err(failed)?;
-        Ok(Self { writer, file, path })
+        Ok(Self { writer, pending, file, path })
     }
 
     fn append<T: Row>(&mut self, run_id: &str, rows: &[T]) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
         }
-        frame(run_id, rows).and_then(|frame| self.writer.write_batch(&frame)).map_err(self.failed())
+        let mut add = || -> PolarsResult<()> {
+            self.pending.vstack_mut_owned(frame(run_id, rows)?)?;
+            if self.pending.height() >= GROUP_ROWS { self.flush() } else { Ok(()) }
+        };
+        add().map_err(self.failed())
+    }
+
+    fn flush(&mut self) -> PolarsResult<()> {
+        if self.pending.height() > 0 {
+            // One chunk becomes one row group.
+            self.pending.rechunk_mut();
+            self.writer.write_batch(&self.pending)?;
+            self.pending = self.pending.clear();
+        }
+        Ok(())
     }
 
     fn failed(&self) -> impl Fn(PolarsError) -> AnalysisError + use<> {

@@ -4,3 +4,4 @@ mod parquet;
 mod published;
 mod report;
 mod synthetic;
+mod versions;

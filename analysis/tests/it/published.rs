@@ -10,6 +10,8 @@ use bmoe_analysis::routing::Routing;
 use bmoe_analysis::stats::{Rates, mean};
 use bmoe_trace::record::Phase;
 
+use crate::synthetic::keep_picture;
+
 /// File, then mean, min, max, median, p5, p95 (tok/s), hit % and MiB/token (0 decimals), compute and I/O
 /// (s/token): the rows of the Qwen3 table as published.
 const PUBLISHED: [(&str, &str); 8] = [
@@ -102,9 +104,7 @@ fn the_published_routes_have_the_published_reuse() {
     let heatmap = Heatmap { routing: &routing, model: "Qwen3-30B-A3B", run: "published trace" };
     let picture = heatmap.render().unwrap();
     assert!(picture.svg.contains("48 MoE layers × 128 experts, top-6, 128 decode tokens"));
-    if let Some(keep) = std::env::var_os("BMOE_KEEP_REPORT") {
-        fs::write(PathBuf::from(keep).join("published-experts.png"), &picture.png).unwrap();
-    }
+    keep_picture("published-experts.png", &picture.png);
 }
 
 /// A folder of the published data; `None`, said on standard error, when they are not there.

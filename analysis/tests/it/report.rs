@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::synthetic::{Folder, cell, full_folder};
+use crate::synthetic::{Folder, cell, full_folder, keep_picture};
 use bmoe_analysis::result_set::{CellRecord, Verdict};
 use bmoe_analysis::{ingest, render};
 use bmoe_trace::Mode;
@@ -25,14 +25,6 @@ fn a_matrix_with_repetitions_and_cells_that_are_not_valid() {
         .filter(|name| name.starts_with('.'))
         .collect();
     assert!(left.is_empty(), "temporary files are left: {left:?}");
-    if let Some(keep) = std::env::var_os("BMOE_KEEP_REPORT") {
-        // For looking at the pictures while working on them.
-        for entry in fs::read_dir(folder.path().join("plots")).unwrap() {
-            let entry = entry.unwrap();
-            fs::create_dir_all(&keep).unwrap();
-            fs::copy(entry.path(), std::path::Path::new(&keep).join(entry.file_name())).unwrap();
-        }
-    }
 }
 
 #[test]
@@ -54,6 +46,7 @@ fn pictures_are_what_their_endings_say() {
     let folder = full_folder();
     for path in render(folder.path()).unwrap().plots {
         let bytes = fs::read(&path).unwrap();
+        keep_picture(path.file_name().unwrap().to_str().unwrap(), &bytes);
         match path.extension().and_then(|e| e.to_str()) {
             Some("svg") => {
                 let text = String::from_utf8(bytes).unwrap();

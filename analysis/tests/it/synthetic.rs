@@ -304,9 +304,19 @@ impl Folder {
 
     /// Adds a valid repetition with its trace.
     pub(crate) fn add_run(&mut self, cell: &CellRecord, tokens: u32) -> CellRecord {
+        self.add_run_of(SHAPE, cell, tokens)
+    }
+
+    /// The same on another shape.
+    pub(crate) fn add_run_of(
+        &mut self,
+        shape: Shape,
+        cell: &CellRecord,
+        tokens: u32,
+    ) -> CellRecord {
         let run_id = format!("{}-r{}", cell.id, cell.repetition);
         let noise = u64::from(cell.repetition);
-        let bytes = trace_bytes(&records(&run_id, SHAPE, &cell.config, tokens, noise));
+        let bytes = trace_bytes(&records(&run_id, shape, &cell.config, tokens, noise));
         self.add(CellRecord { run_id: Some(run_id), ..cell.clone() }, Some(&bytes))
     }
 }
@@ -401,4 +411,12 @@ pub(crate) fn full_folder() -> Folder {
     };
     folder.add_run(&wrong, 48);
     folder
+}
+
+/// Copies a picture to the folder named by `BMOE_KEEP_PICTURES`, for looking at it while working on it.
+pub(crate) fn keep_picture(name: &str, bytes: &[u8]) {
+    if let Some(folder) = std::env::var_os("BMOE_KEEP_PICTURES") {
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(Path::new(&folder).join(name), bytes).unwrap();
+    }
 }
