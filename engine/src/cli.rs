@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use bmoe_engine::EngineError;
-use bmoe_trace::record::RunEnd;
 use bmoe_trace::{Mode, RunConfig};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
@@ -102,7 +101,7 @@ pub(crate) struct Generate {
     /// Print BMOE_ lines in the place of the text
     #[arg(long)]
     pub(crate) progress: bool,
-    /// Print llama.cpp's log and the costs
+    /// Print llama.cpp's log
     #[arg(long)]
     pub(crate) verbose: bool,
 }
@@ -142,23 +141,4 @@ impl Generate {
             hash_logits: self.hash_logits,
         })
     }
-}
-
-/// The last lines for people.
-pub(crate) fn summary(end: &RunEnd) -> String {
-    let seconds = end.decode_ns as f64 / 1e9;
-    let rate = if seconds > 0.0 { f64::from(end.tokens) / seconds } else { 0.0 };
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let mut text = format!(
-        "{} tokens in {seconds:.2} s: {rate:.2} tok/s; peak memory {:.0} MiB, experts at most {:.1} \
-         MiB cached + {:.1} MiB in use\n",
-        end.tokens,
-        mib(end.peak_rss_bytes),
-        mib(end.peak_cache_bytes),
-        mib(end.peak_event_bytes),
-    );
-    if let Some(hash) = &end.logits_sha256 {
-        text += &format!("logits sha256 {hash}\n");
-    }
-    text
 }

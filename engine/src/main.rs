@@ -54,9 +54,6 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
     let options = RunOptions { started, verbose: args.verbose, poison: false, stop };
-    let summary = generate(&config, &options, &mut sinks)?;
-    if !args.progress {
-        eprint!("{}", cli::summary(&summary));
-    }
+    generate(&config, &options, &mut sinks)?;
     Ok(())
 }

@@ -79,7 +79,8 @@ pub struct Progress {
 }
 
 /// `BMOE_DONE`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Done {
     /// Decode steps done.
     pub tokens: u32,
@@ -95,6 +96,44 @@ pub struct Done {
     pub cache_hit_pct: f64,
     /// Prompt tokens.
     pub n_prompt: u32,
+    /// Computing, seconds a token.
+    pub compute_s_tok: f64,
+    /// Blocked on reads, seconds a token.
+    pub io_s_tok: f64,
+    /// Cache management, seconds a token.
+    pub mgmt_s_tok: f64,
+    /// CPU time, seconds a token.
+    pub cpu_s_tok: f64,
+    /// Major faults a token.
+    pub majflt_tok: f64,
+    /// MiB of expert weights read by all decode steps.
+    pub read_mib: f64,
+    /// Held by the cache at the end.
+    pub cache_resident_mib: f64,
+    /// The cache's budget.
+    pub cache_budget_mib: f64,
+    /// What one token touches, all layers.
+    pub token_demand_mib: f64,
+    /// Residual, seconds a token.
+    pub other_s_tok: f64,
+    /// Seconds from process start to the first sampled token.
+    pub ttft_s: f64,
+    /// Part of `load_s` spent reading dense weights.
+    pub dense_read_s: f64,
+    /// Dense weights read while loading.
+    pub dense_read_mib: f64,
+    /// Experts read while loading.
+    pub load_expert_read_mib: f64,
+    /// Memory for the experts in use, beside the budget.
+    pub event_room_mib: f64,
+    /// Most that the cache held.
+    pub peak_cache_mib: f64,
+    /// Most that was in use beyond the budget.
+    pub peak_event_mib: f64,
+    /// Highest resident memory of the process.
+    pub peak_rss_mib: f64,
+    /// Whether O_DIRECT was used, or why not.
+    pub o_direct: String,
     /// The generated text.
     pub text: String,
 }

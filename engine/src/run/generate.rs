@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::prepare::{Flash, resolve, shape};
 use super::process::{Counters, bytes_read, rss};
-use super::sinks::{RecordSink, cost_line};
+use super::sinks::RecordSink;
 use super::text::TextStream;
 use crate::error::EngineError;
 use crate::llama::context::{Context, ContextParams};
@@ -45,10 +45,10 @@ impl Default for RunOptions {
     }
 }
 
-/// Totals of a run for people and for the last record.
-struct Totals {
+/// What the last record needs.
+struct Progress {
     tokens: u32,
-    cost: Cost,
+    decode_ns: u64,
     text: TextStream,
     hash: Option<Sha256>,
 }
@@ -76,9 +76,9 @@ pub fn generate(
             super::default_threads()
         );
     }
-    let mut totals = Totals {
+    let mut totals = Progress {
         tokens: 0,
-        cost: Cost::default(),
+        decode_ns: 0,
         text: TextStream::default(),
         hash: config.hash_logits.then(Sha256::new),
     };
@@ -94,7 +94,7 @@ pub fn generate(
     let end = RunEnd {
         outcome,
         tokens: totals.tokens,
-        decode_ns: totals.cost.wall_ns,
+        decode_ns: totals.decode_ns,
         peak_rss_bytes: rss().1,
         peak_cache_bytes: peaks.0,
         peak_event_bytes: peaks.1,
@@ -103,9 +103,6 @@ pub fn generate(
     };
     let recorded = emit(sinks, &Record::End(Box::new(end.clone())));
     result.and(recorded)?;
-    if options.verbose {
-        eprintln!("{}", cost_line(&totals.cost, totals.tokens));
-    }
     Ok(end)
 }
 
@@ -114,7 +111,7 @@ fn run(
     info: &ModelInfo,
     options: &RunOptions,
     sinks: &mut [&mut dyn RecordSink],
-    totals: &mut Totals,
+    totals: &mut Progress,
     peaks: &mut (u64, u64),
 ) -> Result<(), EngineError> {
     let start = RunStart {
@@ -218,7 +215,7 @@ fn decode(
     context: &mut Context<'_>,
     prompt: &[i32],
     sinks: &mut [&mut dyn RecordSink],
-    totals: &mut Totals,
+    totals: &mut Progress,
 ) -> Result<(), EngineError> {
     let hashing = config.hash_logits;
     let mut meter = Meter::start();
@@ -255,7 +252,7 @@ fn decode(
         emit_routes(context, sinks)?;
         let cost = meter.read(context);
         totals.tokens = step;
-        add(&mut totals.cost, &cost);
+        totals.decode_ns += cost.wall_ns;
         let (hit_rate, cache_resident_bytes) = context.hook().store().map_or((f64::NAN, 0), |s| {
             (s.counts().hit_rate().unwrap_or(f64::NAN), s.resident_bytes())
         });
@@ -324,15 +321,6 @@ impl Meter {
             cpu_ns: counters.cpu_ns,
         }
     }
-}
-
-fn add(sum: &mut Cost, cost: &Cost) {
-    sum.wall_ns += cost.wall_ns;
-    sum.io_wait_ns += cost.io_wait_ns;
-    sum.compute_ns += cost.compute_ns;
-    sum.mgmt_ns += cost.mgmt_ns;
-    sum.other_ns += cost.other_ns;
-    sum.expert_read_bytes += cost.expert_read_bytes;
 }
 
 fn emit(sinks: &mut [&mut dyn RecordSink], record: &Record) -> Result<(), EngineError> {

@@ -4,6 +4,7 @@ mod generate;
 mod prepare;
 mod process;
 mod sinks;
+mod summary;
 mod text;
 
 pub use generate::{RunOptions, generate};

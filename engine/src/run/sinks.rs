@@ -4,10 +4,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use bmoe_trace::Mode;
 use bmoe_trace::codec::TraceWriter;
 use bmoe_trace::csv::{MetricsCsv, RouteCsv};
-use bmoe_trace::line::{Done, Line, Prefill, Progress, Ready};
-use bmoe_trace::record::{Cost, Outcome, PrefillRecord, Record, RunEnd, TokenRecord};
+use bmoe_trace::line::{Line, Prefill, Progress, Ready};
+use bmoe_trace::record::{Outcome, Record, RunEnd, TokenRecord};
+
+use super::summary::{self, Totals, mib, percent, seconds};
 
 use crate::error::EngineError;
 
@@ -122,15 +125,15 @@ impl RecordSink for RouteFile {
     }
 }
 
-/// Standard output: the published line protocol, or the plain text.
+/// Standard output: the published line protocol, or the plain text (with a summary on standard error).
 pub struct Lines<W> {
     out: W,
     protocol: bool,
-    steps: u32,
     delta: String,
     ready: Ready,
-    prefill: Option<PrefillRecord>,
-    hit_rate: f64,
+    steps: u32,
+    streaming: bool,
+    totals: Totals,
 }
 
 impl<W: Write> Lines<W> {
@@ -139,11 +142,11 @@ impl<W: Write> Lines<W> {
         Self {
             out,
             protocol,
-            steps: 0,
             delta: String::new(),
             ready: Ready { load_s: 0.0, arch: String::new(), n_ctx: 0, n_expert_used: 0 },
-            prefill: None,
-            hit_rate: f64::NAN,
+            steps: 0,
+            streaming: false,
+            totals: Totals::default(),
         }
     }
 
@@ -154,7 +157,6 @@ impl<W: Write> Lines<W> {
 
     fn progress(&mut self, token: &TokenRecord) -> Progress {
         let cost = &token.cost;
-        self.hit_rate = token.cumulative_hit_rate;
         Progress {
             step: token.step,
             steps: self.steps,
@@ -173,65 +175,58 @@ impl<W: Write> Lines<W> {
         }
     }
 
-    fn done(&self, end: &RunEnd) -> Done {
-        let prefill_s = self.prefill.as_ref().map_or(0.0, |p| seconds(p.cost.wall_ns));
-        let n_prompt = self.prefill.as_ref().map_or(0, |p| p.prompt_tokens);
-        Done {
-            tokens: end.tokens,
-            tok_s: rate(end.tokens, seconds(end.decode_ns)),
-            prefill_s,
-            prefill_tps: rate(n_prompt, prefill_s),
-            load_s: self.ready.load_s,
-            cache_hit_pct: percent(self.hit_rate),
-            n_prompt,
-            text: end.text.clone(),
-        }
-    }
-
-    fn write(&mut self, record: &Record) -> io::Result<()> {
+    /// One record in the protocol.
+    fn protocol_line(&mut self, record: &Record) -> io::Result<()> {
         match record {
-            Record::Start(start) => {
-                self.steps = start.config.n_predict;
-                self.ready.arch.clone_from(&start.model.arch);
-                self.ready.n_ctx = start.config.ctx_tokens;
-                self.ready.n_expert_used = start.model.n_expert_used;
-                Ok(())
-            }
             Record::Load(load) => {
                 self.ready.load_s = seconds(load.load_ns);
                 let line = Line::Ready(self.ready.clone());
                 self.line(&line)
             }
-            Record::Prefill(prefill) => {
-                let line = Prefill {
-                    n_prompt: prefill.prompt_tokens,
-                    prefill_s: seconds(prefill.cost.wall_ns),
-                    ttft_s: seconds(prefill.time_to_first_token_ns),
-                };
-                self.prefill = Some(prefill.clone());
-                self.line(&Line::Prefill(line))
-            }
+            Record::Prefill(prefill) => self.line(&Line::Prefill(Prefill {
+                n_prompt: prefill.prompt_tokens,
+                prefill_s: seconds(prefill.cost.wall_ns),
+                ttft_s: seconds(prefill.time_to_first_token_ns),
+            })),
             Record::Token(token) => {
                 let line = self.progress(token);
                 self.line(&Line::Progress(line))
             }
             Record::End(end) if end.outcome == Outcome::Complete => {
-                let line = self.done(end);
-                self.line(&Line::Done(line))
+                let line = Line::Done(self.totals.done(end));
+                self.line(&line)
             }
-            Record::End(_) | Record::Route(_) => Ok(()),
+            Record::Start(_) | Record::End(_) | Record::Route(_) => Ok(()),
         }
+    }
+
+    /// The end of the plain text.
+    fn finish(&mut self, end: &RunEnd) -> io::Result<()> {
+        writeln!(self.out)?;
+        if end.outcome == Outcome::Complete {
+            eprint!("{}", summary::for_people(&self.totals.done(end), self.streaming));
+            if let Some(hash) = &end.logits_sha256 {
+                eprintln!("logits   sha256 {hash}");
+            }
+        }
+        Ok(())
     }
 }
 
 impl<W: Write> RecordSink for Lines<W> {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
-        let written = if self.protocol {
-            self.write(record)
-        } else if let Record::End(_) = record {
-            writeln!(self.out)
-        } else {
-            Ok(())
+        if let Record::Start(start) = record {
+            self.steps = start.config.n_predict;
+            self.streaming = start.config.mode == Mode::Stream;
+            self.ready.arch.clone_from(&start.model.arch);
+            self.ready.n_ctx = start.config.ctx_tokens;
+            self.ready.n_expert_used = start.model.n_expert_used;
+        }
+        self.totals.add(record);
+        let written = match record {
+            _ if self.protocol => self.protocol_line(record),
+            Record::End(end) => self.finish(end),
+            _ => Ok(()),
         };
         written.map_err(|e| output_error(Path::new("standard output"), e))
     }
@@ -249,36 +244,4 @@ impl<W: Write> RecordSink for Lines<W> {
 
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
-fn percent(rate: f64) -> f64 {
-    if rate.is_nan() { -1.0 } else { 100.0 * rate }
-}
-
-fn rate(tokens: u32, seconds: f64) -> f64 {
-    if seconds > 0.0 { f64::from(tokens) / seconds } else { 0.0 }
-}
-
-/// One line for people about what the run cost.
-#[must_use]
-pub(super) fn cost_line(cost: &Cost, tokens: u32) -> String {
-    let per = |ns: u64| ms(ns) / f64::from(tokens.max(1));
-    format!(
-        "{:.1} ms/token: compute {:.1}, I/O wait {:.1}, cache management {:.2}, other {:.2}; \
-         {:.1} MiB/token read",
-        per(cost.wall_ns),
-        per(cost.compute_ns),
-        per(cost.io_wait_ns),
-        per(cost.mgmt_ns),
-        per(cost.other_ns),
-        mib(cost.expert_read_bytes) / f64::from(tokens.max(1)),
-    )
 }

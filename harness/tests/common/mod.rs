@@ -110,5 +110,6 @@ pub(crate) fn done_line(tokens: &[i32]) -> Line {
         cache_hit_pct: 50.0,
         n_prompt: 4,
         text: text(tokens),
+        ..Done::default()
     })
 }
