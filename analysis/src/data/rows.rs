@@ -133,7 +133,7 @@ row! {
         pub step: u32,
         /// Absolute position of the token computed.
         pub position: u32,
-        /// The token sampled.
+        /// The token that was computed.
         pub token: i32,
         /// The whole step.
         pub wall_ns: u64,

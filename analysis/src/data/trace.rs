@@ -110,14 +110,13 @@ fn push_route(rows: &mut Vec<RouteRow>, event: u32, route: &RouteRecord) -> Opti
     {
         return None;
     }
-    let mut seen = 0;
+    let mut seen = vec![false; distinct.len()];
     for pair in 0..pairs {
         let expert = route.experts[pair];
-        // `distinct` is in order of first use: an entry comes up first right after those before it.
+        // The first row that names an expert is the one that caused its read.
         let (residency, read_bytes) = if known {
             let entry = distinct.iter().position(|d| *d == expert)?;
-            let first = entry == seen;
-            seen += usize::from(first);
+            let first = !std::mem::replace(&mut seen[entry], true);
             (Some(route.residency[entry]), if first { route.read_bytes[entry] } else { 0 })
         } else {
             (None, 0)

@@ -154,12 +154,19 @@ pub(crate) fn records(
                 }
             }
             let bytes = shape.expert_bytes(layer);
-            let residency = if stream { lru.event(layer, &distinct, bytes) } else { Vec::new() };
-            let read_bytes: Vec<u64> =
+            let mut residency =
+                if stream { lru.event(layer, &distinct, bytes) } else { Vec::new() };
+            let mut read_bytes: Vec<u64> =
                 residency.iter().map(|r| if *r == Residency::Miss { bytes } else { 0 }).collect();
             cost.misses += read_bytes.iter().filter(|b| **b > 0).count() as u64;
             cost.hits += residency.iter().filter(|r| **r == Residency::Hit).count() as u64;
             cost.expert_read_bytes += read_bytes.iter().sum::<u64>();
+            if layer % 2 == 1 {
+                // The order of the distinct experts is the engine's affair.
+                distinct.reverse();
+                residency.reverse();
+                read_bytes.reverse();
+            }
             records.push(Record::Route(RouteRecord {
                 turn: 0,
                 ubatch,

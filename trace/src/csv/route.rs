@@ -98,15 +98,13 @@ fn push_rows(rows: &mut String, route: &RouteRecord) -> Option<()> {
         Phase::Prefill => 0,
         Phase::Decode => 1,
     };
-    // `distinct` is in order of first use, so the first row that names an entry is the one that caused
-    // its read, and each entry comes up right after the ones before it.
-    let mut seen = 0;
+    let mut seen = vec![false; n_distinct];
     for pair in 0..pairs {
         let expert = route.experts[pair];
         let (residency, bytes) = if known {
             let entry = route.distinct.iter().position(|d| *d == expert)?;
-            let first = entry == seen;
-            seen += usize::from(first);
+            // The first row that names an expert is the one that caused its read.
+            let first = !std::mem::replace(&mut seen[entry], true);
             let residency = match route.residency[entry] {
                 Residency::Miss => 0,
                 Residency::Hit => 1,
@@ -167,9 +165,10 @@ mod tests {
             positions: vec![4, 5],
             experts: vec![3, 7, 7, 1],
             weights: vec![0.75, 0.25, f32::NAN, 0.5],
-            distinct: vec![3, 7, 1],
-            residency: vec![Residency::Hit, Residency::Miss, Residency::PrefetchHit],
-            read_bytes: vec![0, 640, 0],
+            // Not in the order of the rows, which must not matter.
+            distinct: vec![1, 3, 7],
+            residency: vec![Residency::PrefetchHit, Residency::Hit, Residency::Miss],
+            read_bytes: vec![0, 0, 640],
         }
     }
 
