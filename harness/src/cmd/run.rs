@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// The matrix file (docs/matrices.md describes the format)
     matrix: PathBuf,
     /// The result folder, new or empty [default: runs/<matrix>-<UTC date and time>]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only cells whose `model: name` or id contains this text or matches it as a regular expression
     #[arg(long, value_name = "TEXT|REGEX")]

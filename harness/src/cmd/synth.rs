@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99_999))]
     split: Option<u32>,
     /// The file to write [default: models/<shape>.gguf]
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Show the built-in shapes and their sizes
     #[arg(long, conflicts_with_all = ["shape", "layers", "split", "out", "dry_run", "force"])]

@@ -21,6 +21,8 @@ pub(super) struct Bars {
 /// The run that is going on.
 struct Now {
     label: String,
+    /// There is a hit rate to show.
+    cached: bool,
     started: Instant,
     place: Place,
     done: Option<Done>,
@@ -70,7 +72,13 @@ impl Observer for Bars {
         self.run.set_length(u64::from(cell.config.n_predict));
         self.run.set_prefix(label.clone());
         self.run.set_message("loading");
-        self.now = Some(Now { label, started: Instant::now(), place, done: None });
+        self.now = Some(Now {
+            label,
+            cached: cell.config.cache_mib > 0,
+            started: Instant::now(),
+            place,
+            done: None,
+        });
         self.show_time_left(None);
     }
 
@@ -81,10 +89,9 @@ impl Observer for Bars {
                 self.run.set_length(u64::from(progress.steps));
                 self.run.set_position(u64::from(progress.step));
                 let rate = 1000.0 / progress.wall_ms.max(f64::MIN_POSITIVE);
-                let hits = if progress.cache_hit_pct < 0.0 {
-                    String::new()
-                } else {
-                    format!(", hit {:.0} %", progress.cache_hit_pct)
+                let hits = match &self.now {
+                    Some(now) if now.cached => format!(", hit {:.0} %", progress.cache_hit_pct),
+                    _ => String::new(),
                 };
                 self.run.set_message(format!("{rate:.1} tok/s{hits}"));
                 self.show_time_left(Some((progress.step, progress.steps)));

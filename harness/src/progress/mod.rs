@@ -54,7 +54,10 @@ pub fn about(time: Duration) -> String {
 }
 
 fn label(cell: &Cell, repetition: u32) -> String {
-    let again = if repetition == 0 { String::new() } else { format!(" (again, {repetition})") };
+    let again = match repetition {
+        0 => String::new(),
+        n => format!(", repetition {}", n + 1),
+    };
     format!("{}: {}{again}", cell.model, cell.name)
 }
 
@@ -64,10 +67,9 @@ fn outcome(record: &CellRecord, done: Option<&Done>) -> String {
     let what = match record.verdict {
         Verdict::Valid => {
             let Some(done) = done else { return format!("valid, {:.1} s", record.wall_s) };
-            let hits = if done.cache_hit_pct < 0.0 {
-                String::new()
-            } else {
-                format!("hit {:.1} %, ", done.cache_hit_pct)
+            let hits = match record.config.cache_mib {
+                0 => String::new(),
+                _ => format!("hit {:.1} %, ", done.cache_hit_pct),
             };
             return format!("{:.2} tok/s, {hits}{:.1} s", done.tok_s, record.wall_s);
         }
