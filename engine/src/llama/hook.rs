@@ -5,9 +5,9 @@
 //! enough to have another operation run in its stead:
 //!
 //! * `ffn_moe_weights-<layer>` (a `GET_ROWS` that picks the chosen experts' router weights) comes after
-//!   routing and before the experts. It becomes [`ops::fetch`], which does the same and also makes the
+//!   routing and before the experts. It becomes [`fetch::fetch`], which does the same and also makes the
 //!   experts resident.
-//! * Every `MUL_MAT_ID` over streamed weights becomes [`ops::matmul`].
+//! * Every `MUL_MAT_ID` over streamed weights becomes [`matmul::matmul`].
 //!
 //! Graphs are reused from token to token with the changed nodes in them.
 
@@ -20,11 +20,14 @@ use std::time::Instant;
 
 use bmoe_trace::record::{Phase, RouteRecord};
 
+use super::fetch::{self, FetchOp};
 use super::gguf::ModelInfo;
 use super::kernel::{Kernel, StockProduct, tiled_forced};
+use super::matmul::{self, MatmulOp};
 use super::model::Model;
-use super::ops::{self, Activations, Barrier, FetchOp, MatmulOp, Work};
+use super::shared::{Batch, Main, Shared};
 use super::sys;
+use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
 use crate::flash::store::ExpertStore;
 
@@ -37,64 +40,6 @@ pub struct Hook {
     /// Buffers of the streamed weights.
     buffers: Vec<*mut sys::ggml_backend_buffer>,
     threads: usize,
-}
-
-/// State that graph threads reach.
-///
-/// *Thread 0* is the thread that calls `llama_decode`; ggml makes it thread 0 of the graph. `main` is
-/// touched by thread 0 only. `work` is written by thread 0 while no other thread is inside an operation
-/// of ours or while all others wait at the barrier, and read by all behind it. `workers[i]` is touched
-/// by thread `i` only.
-pub(super) struct Shared {
-    main: UnsafeCell<Main>,
-    work: UnsafeCell<Work>,
-    workers: Vec<UnsafeCell<StockProduct>>,
-    pub(super) activations: Activations,
-    /// The current event's experts can be computed. Written by `fetch`, when nothing else runs.
-    pub(super) event_ready: AtomicBool,
-    pub(super) barrier: Barrier,
-    pub(super) next_item: AtomicUsize,
-    /// Set by thread 0 outside of rounds or between two barriers, so all threads agree on it.
-    pub(super) failed: AtomicBool,
-    pub(super) tiled_forced: bool,
-    stop: Arc<AtomicUsize>,
-}
-
-/// What only thread 0 touches.
-pub(super) struct Main {
-    pub(super) store: Option<ExpertStore>,
-    pub(super) n_expert: usize,
-    /// Route records are wanted.
-    pub(super) record: bool,
-    pub(super) records: Vec<RouteRecord>,
-    /// The current event's record, until its weights are known.
-    pub(super) pending: Option<RouteRecord>,
-    /// The node with the final router weights, per layer.
-    pub(super) weight_nodes: Vec<*const sys::ggml_tensor>,
-    /// The node with the chosen experts, per layer.
-    ids_nodes: Vec<*const sys::ggml_tensor>,
-    /// Accesses of the current event.
-    pub(super) experts: Vec<u16>,
-    pub(super) batch: Batch,
-    pub(super) failure: Option<EngineError>,
-    /// When an operation of ours, or the batch's start, last handed over to llama.cpp.
-    pub(super) handed_over: Instant,
-    pub(super) compute_ns: u64,
-}
-
-/// Where in the run the graph is.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Batch {
-    pub(super) phase: Phase,
-    pub(super) ubatch_tokens: u32,
-    pub(super) tokens: u32,
-    pub(super) first_position: u32,
-    /// Micro-batches of earlier batches.
-    pub(super) ubatches_before: u32,
-    /// Micro-batch within this batch; `None` before its first event.
-    pub(super) ubatch: Option<u32>,
-    /// Layer of the last event.
-    pub(super) last_layer: usize,
 }
 
 impl Hook {
@@ -266,7 +211,7 @@ impl Hook {
                     return self.fail_at(node, main, EngineError::Graph(message));
                 }
                 let op: *const MatmulOp = op;
-                replace(node, ops::matmul, op.cast_mut().cast(), self.threads as i32);
+                replace(node, matmul::matmul, op.cast_mut().cast(), self.threads as i32);
             }
             _ => {
                 if let Some(layer) = weights_layer(node) {
@@ -276,7 +221,7 @@ impl Hook {
                         {
                             main.ids_nodes[layer] = node.src[1];
                             let op: *const FetchOp = &raw const self.fetch_ops[layer];
-                            replace(node, ops::fetch, op.cast_mut().cast(), 1);
+                            replace(node, fetch::fetch, op.cast_mut().cast(), 1);
                         }
                     }
                 } else {
@@ -303,40 +248,7 @@ impl Hook {
     fn fail_at(&self, node: &mut sys::ggml_tensor, main: &mut Main, error: EngineError) {
         main.failure.get_or_insert(error);
         self.shared.failed.store(true, Ordering::Release);
-        replace(node, ops::nothing, std::ptr::null_mut(), 1);
-    }
-}
-
-impl Shared {
-    /// # Safety
-    /// Only thread 0, and no two results at a time.
-    #[expect(clippy::mut_from_ref, reason = "see `Shared`: thread 0 only")]
-    pub(super) unsafe fn main(&self) -> &mut Main {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.main.get() }
-    }
-
-    /// # Safety
-    /// Only thread 0, while no other thread reads (see [`Shared`]).
-    #[expect(clippy::mut_from_ref, reason = "see `Shared`: thread 0 only, between barriers")]
-    pub(super) unsafe fn work_mut(&self) -> &mut Work {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.work.get() }
-    }
-
-    /// # Safety
-    /// Only behind the barrier that ends thread 0's writing.
-    pub(super) unsafe fn work(&self) -> &Work {
-        // SAFETY: the caller's promise.
-        unsafe { &*self.work.get() }
-    }
-
-    /// # Safety
-    /// Only graph thread `thread`, and no two results at a time.
-    #[expect(clippy::mut_from_ref, reason = "see `Shared`: one thread, one worker")]
-    pub(super) unsafe fn worker(&self, thread: usize) -> &mut StockProduct {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.workers[thread].get() }
+        replace(node, fetch::nothing, std::ptr::null_mut(), 1);
     }
 }
 

@@ -3,7 +3,8 @@
 //! * [`gguf`]: what a model file says about itself, before anything is loaded.
 //! * [`model`], [`context`]: loading and decoding.
 //! * [`expert_buffer`]: a buffer type that makes llama.cpp load everything but the experts.
-//! * [`hook`], [`ops`], [`kernel`]: the nodes of the compute graph that are replaced while it runs.
+//! * [`hook`]: replaces nodes of the compute graph while it runs; `fetch` and `matmul` are what runs in
+//!   their place, `kernel` the products underneath.
 //!
 //! `docs/seam.md` lists what is relied on and how to move to a newer llama.cpp.
 #![expect(unsafe_code, reason = "the one place where C and Rust meet")]
@@ -11,12 +12,15 @@
 mod abi;
 pub mod context;
 mod expert_buffer;
+mod fetch;
 pub mod gguf;
 pub mod hook;
 mod kernel;
 pub mod log;
+mod matmul;
 pub mod model;
-mod ops;
+mod shared;
+mod work;
 
 pub use llama_cpp_sys_2 as sys;
 

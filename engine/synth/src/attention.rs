@@ -88,6 +88,15 @@ impl Attention {
         self.bell(kind).norm
     }
 
+    /// The column of the attention output that holds value element `index` as a recent head averaged it. Needs
+    /// two query heads a key/value head.
+    pub(crate) fn recent_column(&self, index: usize) -> usize {
+        let group = self.heads / self.kv_heads;
+        let first = index / self.head_dim * group;
+        let head = if HeadKind::of(first) == HeadKind::Recent { first } else { first + 1 };
+        head * self.head_dim + index % self.head_dim
+    }
+
     /// Query heads of a kind.
     pub(crate) fn heads_of(&self, kind: HeadKind) -> usize {
         (0..self.heads).filter(|&h| HeadKind::of(h) == kind).count()

@@ -3,12 +3,15 @@
 //! Dimensions are split into three ranges. The *popular* range is the same for every token, so router rows
 //! that read it prefer the same experts always. The *topic* range is 0 in the embedding; attention writes
 //! averages of past tokens there, so rows that read it prefer what neighbours in time preferred. The *token*
-//! range is random per token. A router row that reads all three has logits whose parts have the standard
+//! range is random per token. With a tied head there is a fourth range, *next*: the embedding says there after
+//! which tokens a token may come, and the first layer's attention copies the current token's code there, for
+//! the head to compare. A router row that reads the first three has logits whose parts have the standard
 //! deviations that [`Routing`](crate::Routing) asks for.
 
 use std::ops::Range;
 
 use crate::Shape;
+use crate::arch;
 
 /// The ranges and the sizes of their contents, with the embedding's non-zero values being about 1.
 #[derive(Debug, Clone)]
@@ -17,6 +20,8 @@ pub(crate) struct Residual {
     pub popular: Range<usize>,
     pub topic: Range<usize>,
     pub token: Range<usize>,
+    /// Empty unless the head is tied.
+    pub next: Range<usize>,
     /// Root mean square of the embedding over all dimensions.
     pub rms_embedding: f32,
     /// The same after the first layer's attention has written the topic.
@@ -24,6 +29,10 @@ pub(crate) struct Residual {
     /// Root mean square of what attention writes to the topic range.
     pub topic_rms: f32,
 }
+
+/// Size of the next range's values in the embedding, relative to what attention writes there: small enough for
+/// a token's own not to count.
+pub(crate) const NEXT_EMBEDDED: f32 = 0.15;
 
 /// `n` rounded to a multiple of 32, at least 32.
 fn near_32(n: usize) -> usize {
@@ -37,15 +46,24 @@ impl Residual {
         let topic = near_32(hidden / 4);
         let r = &shape.routing;
         let topic_rms = r.topic.hypot(r.recent);
+        let left = hidden - popular - topic;
+        let next = if shape.types.output.is_none() {
+            (left / 64 * 32).min(arch::value_len(shape, 0))
+        } else {
+            0
+        };
         let share = |n: usize| n as f32 / hidden as f32;
-        let square = share(hidden - topic);
+        let next_square = share(next) * NEXT_EMBEDDED * NEXT_EMBEDDED;
+        let square = share(popular + left - next) + next_square;
+        let written = share(topic) * topic_rms * topic_rms + share(next);
         Self {
             hidden,
             popular: 0..popular,
             topic: popular..popular + topic,
-            token: popular + topic..hidden,
+            token: popular + topic..hidden - next,
+            next: hidden - next..hidden,
             rms_embedding: square.sqrt(),
-            rms_with_topic: (square + share(topic) * topic_rms * topic_rms).sqrt(),
+            rms_with_topic: (square + written).sqrt(),
             topic_rms,
         }
     }
@@ -63,8 +81,10 @@ mod tests {
             assert_eq!(r.popular.start, 0);
             assert_eq!(r.popular.end, r.topic.start);
             assert_eq!(r.topic.end, r.token.start);
-            assert_eq!(r.token.end, shape.dims.hidden as usize);
-            assert!(r.token.len() * 2 >= r.hidden, "{name}: {r:?}");
+            assert_eq!(r.token.end, r.next.start);
+            assert_eq!(r.next.end, shape.dims.hidden as usize);
+            assert!(r.token.len() >= r.next.len(), "{name}: {r:?}");
+            assert_eq!(r.next.is_empty(), shape.types.output.is_some(), "{name}");
         }
     }
 }

@@ -97,10 +97,19 @@ impl Builder<'_> {
         let boxed = || Box::new(design.clone());
         let q = Fill::Rows(Rows::Query { attention: boxed(), size });
         let k = Fill::Rows(Rows::Key { attention: boxed(), size });
-        let o = Fill::Rows(Rows::AttnOutput { attention: boxed(), gain: self.gain(layer) });
+        let o = Fill::Rows(Rows::AttnOutput {
+            attention: boxed(),
+            gain: self.gain(layer),
+            copies: layer == 0,
+        });
         self.push(name("q.weight"), [hidden, q_len], ty, q);
         self.push(name("k.weight"), [hidden, kv_len], ty, k);
-        self.push(name("v.weight"), [hidden, kv_len], v_type, Fill::Rows(Rows::Value));
+        self.push(
+            name("v.weight"),
+            [hidden, kv_len],
+            v_type,
+            Fill::Rows(Rows::Value { copies: layer == 0 }),
+        );
         self.push(name("output.weight"), [q_len, hidden], o_type, o);
         if has_norm {
             let weight = wanted / (head_dim as f32).sqrt();
@@ -121,10 +130,10 @@ impl Builder<'_> {
 
     fn gemma4_norms(&mut self, layer: u32) {
         let (hidden, r) = (self.shape.dims.hidden, &self.residual);
-        // Attention writes to the topic range only, and the norm brings its root mean square over all
-        // dimensions to the norm's weight.
-        let attention =
-            self.gain(layer) * r.topic_rms * (r.topic.len() as f32 / hidden as f32).sqrt();
+        // The norm brings the root mean square of what attention writes, over all dimensions, to its weight.
+        let topic = (self.gain(layer) * r.topic_rms).powi(2) * r.topic.len() as f32;
+        let copied = if layer == 0 { r.next.len() as f32 } else { 0.0 };
+        let attention = ((topic + copied) / hidden as f32).sqrt();
         let added = self.expert_rms();
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
         let len = [u64::from(hidden)];

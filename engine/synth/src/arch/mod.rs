@@ -3,7 +3,7 @@
 mod ffn;
 mod layer;
 
-use crate::fill::{Fill, Rows};
+use crate::fill::{self, Fill, Rows};
 use crate::gguf::{Metadata, Value};
 use crate::plan::TensorInfo;
 use crate::residual::Residual;
@@ -12,6 +12,8 @@ use crate::{Arch, Shape, WeightType, tokenizer};
 /// How strongly the last norm passes the ranges that don't belong to the token, so that the output head
 /// listens to the token and to what experts added to it.
 const OUTPUT_TOPIC: f32 = 0.5;
+/// The same for a tied head, of everything but the next range.
+const OUTPUT_OTHERS: f32 = 0.01;
 
 /// Collects the tensors of a model.
 struct Builder<'a> {
@@ -31,11 +33,27 @@ pub(crate) fn tensors(shape: &Shape) -> Vec<TensorInfo> {
     for layer in 0..shape.dims.layers {
         b.layer(layer);
     }
-    let topic_end = b.residual.topic.end;
-    let norm = Fill::Step { split: topic_end, first: OUTPUT_TOPIC, rest: 1.0 };
+    let r = &b.residual;
+    let norm = match shape.types.output {
+        Some(_) => Fill::Step { split: r.topic.end, first: OUTPUT_TOPIC, rest: 1.0 },
+        // A tied head compares the next range only.
+        None => Fill::Step {
+            split: r.next.start,
+            first: OUTPUT_OTHERS,
+            rest: fill::tied_gain(shape, r) / scale,
+        },
+    };
     b.push("output_norm.weight", [hidden], WeightType::F32, norm);
-    b.push("output.weight", [hidden, vocab], shape.types.output, Fill::Rows(Rows::Output));
+    if let Some(ty) = shape.types.output {
+        b.push("output.weight", [hidden, vocab], ty, Fill::Rows(Rows::Output));
+    }
     b.tensors
+}
+
+/// Elements of a layer's value projection.
+pub(crate) fn value_len(shape: &Shape, layer: u32) -> usize {
+    let heads = layer::heads(shape, Some(layer));
+    (heads.head_dim * heads.kv_heads) as usize
 }
 
 impl Builder<'_> {

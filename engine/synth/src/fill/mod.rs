@@ -7,7 +7,7 @@ use crate::WeightType;
 use crate::quant::{encode, random};
 use crate::rng::Stream;
 
-pub(crate) use rows::{Model, Rows};
+pub(crate) use rows::{Model, Rows, tied_gain};
 
 /// The content of a tensor.
 #[derive(Debug, Clone)]

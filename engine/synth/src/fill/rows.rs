@@ -3,7 +3,7 @@
 use crate::Shape;
 use crate::attention::{Attention, HeadKind, QK_NOISE};
 use crate::fill::successors::Ring;
-use crate::residual::Residual;
+use crate::residual::{NEXT_EMBEDDED, Residual};
 use crate::rng::{Stream, key};
 
 /// A logit that a likely next token gets, other things being 0.
@@ -20,10 +20,12 @@ pub(crate) enum Rows {
     Query { attention: Box<Attention>, size: f32 },
     /// Attention keys.
     Key { attention: Box<Attention>, size: f32 },
-    /// Attention values: unit mean square per element, from the token range.
-    Value,
-    /// Attention output into the topic range, `gain` times what the routing asks for.
-    AttnOutput { attention: Box<Attention>, gain: f32 },
+    /// Attention values: unit mean square per element, from the token range. With `copies`, the first ones are
+    /// the token's code itself, as far as a tied head needs it.
+    Value { copies: bool },
+    /// Attention output into the topic range, `gain` times what the routing asks for. With `copies`, the code
+    /// goes into the next range.
+    AttnOutput { attention: Box<Attention>, gain: f32, copies: bool },
     /// Router rows. `input_rms` is what the norm in front of the router divides by.
     Router,
 }
@@ -68,6 +70,11 @@ impl Model {
                 self.popular_pattern(&mut out[r.popular.clone()]);
                 out[r.topic.clone()].fill(0.0);
                 self.token_code(row as u32, &mut out[r.token.clone()]);
+                if !r.next.is_empty() {
+                    let next = &mut out[r.next.clone()];
+                    let size = NEXT_EMBEDDED / (self.shape.routing.successors as f32).sqrt();
+                    self.predecessors(row as u32, size, next, scratch);
+                }
                 out.iter_mut().for_each(|x| *x *= scale);
             }
             Rows::Output => self.output_row(row as u32, rng, out, scratch),
@@ -80,16 +87,22 @@ impl Model {
                 let (_, dim) = split(row, attention.head_dim);
                 self.qk_row(attention.key(dim), *size, attention.head_dim, rng, out);
             }
-            Rows::Value => {
-                out[..r.token.start].fill(0.0);
-                let std = r.rms_embedding / (r.token.len() as f32).sqrt();
-                rng.fill_normal(std, &mut out[r.token.clone()]);
+            Rows::Value { copies } => {
+                out.fill(0.0);
+                if *copies && (row as usize) < r.next.len() {
+                    out[r.token.start + row as usize] = r.rms_embedding;
+                } else {
+                    let std = r.rms_embedding / (r.token.len() as f32).sqrt();
+                    rng.fill_normal(std, &mut out[r.token.clone()]);
+                }
             }
-            Rows::AttnOutput { attention, gain } => {
+            Rows::AttnOutput { attention, gain, copies } => {
+                out.fill(0.0);
                 if r.topic.contains(&(row as usize)) {
                     self.attn_output_row(attention, *gain, rng, out);
-                } else {
-                    out.fill(0.0);
+                } else if *copies && r.next.contains(&(row as usize)) {
+                    let column = attention.recent_column(row as usize - r.next.start);
+                    out[column] = 1.0 / attention.output_rms(HeadKind::Recent);
                 }
             }
             Rows::Router => self.router_row(rng, out),
@@ -148,6 +161,7 @@ impl Model {
         let (r, routing) = (&self.residual, &self.shape.routing);
         let total = routing.popularity.hypot(r.topic_rms).hypot(1.0);
         let scale = routing.sharpness * r.rms_with_topic / total;
+        out[r.next.clone()].fill(0.0);
         let parts = [(&r.popular, routing.popularity), (&r.topic, 1.0), (&r.token, 1.0)];
         for (range, strength) in parts {
             let std = scale * strength / (range.len() as f32).sqrt();
@@ -155,33 +169,46 @@ impl Model {
         }
     }
 
-    /// The sum of the codes of the tokens that `token` may follow, corrected so that each of them scores the
-    /// same: what is left to decide between successors is the context. A little of the topic is read too.
+    /// The output head's row of `token`: it listens to the tokens that `token` may follow, and a little to the
+    /// topic.
     fn output_row(&self, token: u32, rng: &mut Stream, out: &mut [f32], scratch: &mut Scratch) {
         let r = &self.residual;
-        let len = r.token.len();
+        let scale = TOP_LOGIT / r.token.len() as f32;
         out.fill(0.0);
-        let scale = TOP_LOGIT / len as f32;
+        if self.predecessors(token, scale, &mut out[r.token.clone()], scratch) {
+            rng.fill_normal(0.5 * scale, &mut out[r.topic.clone()]);
+        } else {
+            rng.fill_normal(0.1 * scale, &mut out[r.token.clone()]);
+        }
+    }
+
+    /// `scale` times the sum of the codes of the tokens that `token` may follow, corrected so that each of them
+    /// scores the same: what is left to decide between successors is the context. Zeros and `false` when it
+    /// follows none.
+    fn predecessors(&self, token: u32, scale: f32, out: &mut [f32], scratch: &mut Scratch) -> bool {
+        out.fill(0.0);
         let mut n = 0;
         for source in self.ring.predecessors(token) {
             if scratch.sources.len() == n {
-                scratch.sources.push(vec![0.0; len]);
+                scratch.sources.push(vec![0.0; out.len()]);
             }
             self.token_code(source, &mut scratch.sources[n]);
             n += 1;
         }
-        if n == 0 {
-            rng.fill_normal(0.1 * scale, &mut out[r.token.clone()]);
-            return;
-        }
         let sources = &scratch.sources[..n];
-        let factors = equalise(sources, len as f32);
-        let row = &mut out[r.token.clone()];
-        for (source, factor) in sources.iter().zip(&factors) {
-            row.iter_mut().zip(source).for_each(|(x, s)| *x += scale * factor * s);
+        for (source, factor) in sources.iter().zip(equalise(sources, out.len() as f32)) {
+            out.iter_mut().zip(source).for_each(|(x, s)| *x += scale * factor * s);
         }
-        rng.fill_normal(0.5 * scale, &mut out[r.topic.clone()]);
+        n > 0
     }
+}
+
+/// What the norm in front of a tied head has to multiply the next range with, for embeddings of scale 1.
+pub(crate) fn tied_gain(shape: &Shape, r: &Residual) -> f32 {
+    // A recent head's bell gives the current token less than its whole output.
+    const CURRENT: f32 = 0.84;
+    let size = NEXT_EMBEDDED / (shape.routing.successors as f32).sqrt();
+    TOP_LOGIT * r.rms_with_topic / (size * CURRENT * r.next.len() as f32)
 }
 
 fn split(row: u64, head_dim: usize) -> (usize, usize) {

@@ -157,8 +157,9 @@ pub struct Types {
     pub dense_down: Option<LayerTypes>,
     /// Token embedding.
     pub embedding: WeightType,
-    /// Output head.
-    pub output: WeightType,
+    /// Output head; none when it is tied to the embedding (`qwen3moe` and `gemma4`).
+    #[serde(default)]
+    pub output: Option<WeightType>,
 }
 
 impl Types {
@@ -173,7 +174,7 @@ impl Types {
             dense_gate_up: None,
             dense_down: None,
             embedding: ty,
-            output: ty,
+            output: Some(ty),
         }
     }
 }

@@ -21,6 +21,7 @@ impl Shape {
         self.dims_problem()
             .or_else(|| self.window_problem())
             .or_else(|| self.types_problem())
+            .or_else(|| self.tied_problem())
             .or_else(|| self.routing_problem())
             .or_else(|| self.blocks_problem())
     }
@@ -125,6 +126,26 @@ impl Shape {
         fields.into_iter().find_map(|(field, types)| {
             types?.problem(self.dims.layers).map(|p| format!("types.{field} {p}"))
         })
+    }
+
+    fn tied_problem(&self) -> Option<String> {
+        let d = &self.dims;
+        if self.types.output.is_some() {
+            None
+        } else if !matches!(self.arch, Arch::Qwen3Moe | Arch::Gemma4) {
+            Some(format!(
+                "types.output is missing, expected a type: the head of {} is not tied to the embedding",
+                self.arch.name()
+            ))
+        } else {
+            (d.heads < 2 * d.kv_heads).then(|| {
+                format!(
+                    "types.output is missing (a head tied to the embedding), which needs heads = {} to be \
+                     at least twice kv_heads = {}",
+                    d.heads, d.kv_heads
+                )
+            })
+        }
     }
 
     fn routing_problem(&self) -> Option<String> {

@@ -1,0 +1,106 @@
+//! The state behind the operations, and who may touch it when.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Instant;
+
+use bmoe_trace::record::{Phase, RouteRecord};
+
+use super::kernel::StockProduct;
+use super::sys;
+use super::work::{Activations, Barrier, Work};
+use crate::error::EngineError;
+use crate::flash::store::ExpertStore;
+
+/// State that graph threads reach.
+///
+/// *Thread 0* is the thread that calls `llama_decode`; ggml makes it thread 0 of the graph. `main` is
+/// touched by thread 0 only. `work` is written by thread 0 while no other thread is inside an operation
+/// of ours or while all others wait at the barrier, and read by all behind it. `workers[i]` is touched
+/// by thread `i` only.
+pub(super) struct Shared {
+    pub(super) main: UnsafeCell<Main>,
+    pub(super) work: UnsafeCell<Work>,
+    pub(super) workers: Vec<UnsafeCell<StockProduct>>,
+    pub(super) activations: Activations,
+    /// The current event's experts can be computed. Written by `fetch`, when nothing else runs.
+    pub(super) event_ready: AtomicBool,
+    pub(super) barrier: Barrier,
+    pub(super) next_item: AtomicUsize,
+    /// Set by thread 0 outside of rounds or between two barriers, so all threads agree on it.
+    pub(super) failed: AtomicBool,
+    pub(super) tiled_forced: bool,
+    /// Number of the signal that asks the run to stop, 0 while there is none.
+    pub(super) stop: Arc<AtomicUsize>,
+}
+
+/// What only thread 0 touches.
+pub(super) struct Main {
+    pub(super) store: Option<ExpertStore>,
+    pub(super) n_expert: usize,
+    /// Route records are wanted.
+    pub(super) record: bool,
+    pub(super) records: Vec<RouteRecord>,
+    /// The current event's record, until its weights are known.
+    pub(super) pending: Option<RouteRecord>,
+    /// The node with the final router weights, per layer.
+    pub(super) weight_nodes: Vec<*const sys::ggml_tensor>,
+    /// The node with the chosen experts, per layer.
+    pub(super) ids_nodes: Vec<*const sys::ggml_tensor>,
+    /// Accesses of the current event.
+    pub(super) experts: Vec<u16>,
+    pub(super) batch: Batch,
+    pub(super) failure: Option<EngineError>,
+    /// When an operation of ours, or the batch's start, last handed over to llama.cpp.
+    pub(super) handed_over: Instant,
+    pub(super) compute_ns: u64,
+}
+
+/// Where in the run the graph is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Batch {
+    pub(super) phase: Phase,
+    pub(super) ubatch_tokens: u32,
+    pub(super) tokens: u32,
+    pub(super) first_position: u32,
+    /// Micro-batches of earlier batches.
+    pub(super) ubatches_before: u32,
+    /// Micro-batch within this batch; `None` before its first event.
+    pub(super) ubatch: Option<u32>,
+    /// Layer of the last event.
+    pub(super) last_layer: usize,
+}
+
+impl Shared {
+    /// # Safety
+    /// Only thread 0, and no two results at a time.
+    #[expect(clippy::mut_from_ref, reason = "see `Shared`: thread 0 only")]
+    pub(super) unsafe fn main(&self) -> &mut Main {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.main.get() }
+    }
+
+    /// # Safety
+    /// Only thread 0, while no other thread reads (see [`Shared`]).
+    #[expect(clippy::mut_from_ref, reason = "see `Shared`: thread 0 only, between barriers")]
+    pub(super) unsafe fn work_mut(&self) -> &mut Work {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.work.get() }
+    }
+
+    /// # Safety
+    /// Only behind the barrier that ends thread 0's writing.
+    pub(super) unsafe fn work(&self) -> &Work {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.work.get() }
+    }
+
+    /// # Safety
+    /// Only graph thread `thread`, and no two results at a time.
+    #[expect(clippy::mut_from_ref, reason = "see `Shared`: one thread, one worker")]
+    pub(super) unsafe fn worker(&self, thread: usize) -> &mut StockProduct {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.workers[thread].get() }
+    }
+}
