@@ -67,8 +67,11 @@ fn no_budget_keeps_nothing() {
     assert_eq!(cache.counts().hit_rate(), Some(0.0));
 }
 
-/// (phase, step, layer, expert) rows and bytes per expert of a `route_trace v1` file.
-fn read_trace(path: &Path) -> (Vec<(u8, u32, usize, u16)>, Vec<u64>) {
+/// (phase, step, layer, expert)
+type Row = (u8, u32, usize, u16);
+
+/// Rows and bytes per expert of a `route_trace v1` file.
+fn read_trace(path: &Path) -> (Vec<Row>, Vec<u64>) {
     let text = std::fs::read_to_string(path).unwrap();
     let mut sizes = Vec::new();
     let mut rows = Vec::new();

@@ -264,7 +264,7 @@ mod tests {
     fn check(want_direct: bool, lanes: u32) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("slices");
-        let content: Vec<u8> = (0..100_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+        let content: Vec<u8> = (0..100_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
         std::fs::write(&path, &content).unwrap();
         let (files, how) = SliceFiles::open(&[path], want_direct, 4096).unwrap();
         eprintln!("reads: {how:?}, {lanes} lanes");

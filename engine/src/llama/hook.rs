@@ -197,7 +197,7 @@ impl Hook {
         // SAFETY: the caller's promise; no operation of ours is running, so thread 0 may use `main`.
         let (node, main) = unsafe { (&mut *node, &mut *self.shared.main.get()) };
         match node.op {
-            sys::GGML_OP_CUSTOM => return,
+            sys::GGML_OP_CUSTOM => {}
             sys::GGML_OP_MUL_MAT_ID => {
                 let weights = node.src[0];
                 let Some(op) = self.matmul_ops.get(&(weights as usize)) else {
@@ -233,9 +233,9 @@ impl Hook {
 
     /// Streamed weights have no bytes at their address: whatever else reads them must not run.
     fn refuse_if_streamed(&self, node: &mut sys::ggml_tensor, main: &mut Main) {
-        // SAFETY: sources that are there are tensors of the graph or the model.
         let streamed = |source: &*mut sys::ggml_tensor| {
-            !source.is_null() && self.buffers.contains(&unsafe { (**source).buffer })
+            // SAFETY: sources that are there are tensors of the graph or the model.
+            !source.is_null() && self.buffers.contains(unsafe { &(**source).buffer })
         };
         if !self.buffers.is_empty() && node.src.iter().any(streamed) {
             // SAFETY: ggml's names are static strings.
