@@ -95,10 +95,13 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
 
 /// Renders whatever there is, and says how it went.
 fn conclude(summary: &Summary, out: &Path) -> Result<(), Error> {
-    if !summary.records.is_empty() {
-        results::render(out)?.print();
+    // The results are there even when rendering them fails.
+    let rendered = (!summary.records.is_empty()).then(|| results::render(out)).transpose();
+    if let Ok(Some(rendered)) = &rendered {
+        rendered.print();
     }
     println!("results  {}", out.display());
+    rendered?;
     let invalid = summary.invalid().count();
     if let Some(signal) = summary.interrupted {
         let what = match summary.not_run {
