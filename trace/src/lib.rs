@@ -4,7 +4,7 @@
 //! * [`record`]: what the engine measures, with units in the names.
 //! * [`codec`]: the binary trace file (length-prefixed, checksummed, versioned).
 //! * [`csv`]: the published text formats, written while a run goes on.
-//! * [`line`]: the `BMOE_<TAG> {json}` lines that an engine prints while it works.
+//! * [`mod@line`]: the `BMOE_<TAG> {json}` lines that an engine prints while it works.
 //!
 //! The crate does no measuring and knows neither llama.cpp nor Parquet.
 

@@ -130,7 +130,7 @@ fn metadata_of(row: &RunRow, run: &Run) -> RunMetadata {
         cell: row.cell_name.clone(),
         model: row.model.clone(),
         truncated_bytes: row.truncated_bytes,
-        config: run.start.config.clone(),
+        config: serde_json::to_value(&run.start.config).unwrap_or_default(),
         shape: run.start.model.clone(),
     }
 }

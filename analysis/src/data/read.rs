@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use bmoe_trace::RunConfig;
 use bmoe_trace::record::ModelShape;
 use polars::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -24,8 +23,9 @@ pub struct RunMetadata {
     pub model: Option<String>,
     /// Bytes of an unfinished last record that were left out; 0 = the trace is whole.
     pub truncated_bytes: u64,
-    /// The configuration with every default resolved.
-    pub config: RunConfig,
+    /// The configuration with every default resolved: a `RunConfig`, kept as it was written, because that
+    /// type refuses keys that it does not know and a later engine may have more.
+    pub config: serde_json::Value,
     /// The model's shape.
     pub shape: ModelShape,
 }

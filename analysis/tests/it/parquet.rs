@@ -87,7 +87,7 @@ fn metadata_describe_the_runs() {
         let metadata = DataReader::new(folder.path()).metadata(table).unwrap();
         assert_eq!(metadata.table, table.as_str());
         let run = &metadata.runs["s0-r0"];
-        assert_eq!(run.config, added.config);
+        assert_eq!(run.config, serde_json::to_value(&added.config).unwrap());
         assert_eq!(run.shape, SHAPE.model());
         assert_eq!(run.cell.as_deref(), Some("stream, cache off, 4 lanes"));
     }
