@@ -1,13 +1,21 @@
 //! Result folders: making one, filling in what isn't a run, rendering it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bmoe_analysis::journal::Journal;
 use bmoe_analysis::report::ReportPaths;
 use bmoe_analysis::result_set::Environment;
 
 use crate::error::Error;
 use crate::{atomic, console};
+
+/// Where an attempt leaves its files, relative to the result folder.
+#[must_use]
+pub fn attempt_folder(cell_id: &str, repetition: u32, attempt: u32) -> String {
+    format!("runs/{cell_id}-r{repetition}-a{attempt}")
+}
 
 /// Refuses a folder that holds something already.
 ///
@@ -63,7 +71,15 @@ pub struct Rendered {
 /// It is no result folder, holds damaged files, or can't be written.
 pub fn render(folder: &Path) -> Result<Rendered, Error> {
     let ingested = bmoe_analysis::ingest(folder)?;
-    for left_out in &ingested.left_out {
+    let records = Journal::read(folder)?.records;
+    // An engine that ended before its first record has nothing to leave out, and its own reason.
+    let empty: HashSet<String> = records
+        .iter()
+        .filter(|record| record.run_id.is_none())
+        .map(|r| format!("{}/", attempt_folder(&r.id, r.repetition, r.attempt)))
+        .collect();
+    let surprising = |trace: &str| !empty.iter().any(|folder| trace.starts_with(folder));
+    for left_out in ingested.left_out.iter().filter(|l| surprising(&l.trace)) {
         eprintln!("note: {} is left out: {}", left_out.trace, left_out.reason);
     }
     let paths = bmoe_analysis::report::render(folder)?;

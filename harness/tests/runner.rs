@@ -258,9 +258,9 @@ fn kills_and_timeouts_have_verdicts_of_their_own() {
     let told: Vec<_> =
         played.journal.iter().map(|r| format!("{:?}: {}", r.verdict, reason(r))).collect();
     insta::assert_snapshot!(told.join("\n"), @r"
-    Killed: killed by SIGKILL after 1 of 4 tokens (SIGKILL not sent by bmoe: most likely the memory limit)
+    Killed: ended by SIGKILL after 1 of 4 tokens, which bmoe did not send: most likely the memory limit
     TimedOut: not done within 9 s, ended after 1 of 4 tokens; raise `timeout_s` or ask for less
-    Killed: killed by SIGSEGV after 1 of 4 tokens
+    Killed: ended by SIGSEGV after 1 of 4 tokens
     ");
     assert_eq!(played.journal[0].exit_code, None);
 }

@@ -110,11 +110,11 @@ pub(super) fn judge(
         }
         (None, Exit::Signal(signal)) => {
             let hint = if signal == signal_hook::consts::SIGKILL {
-                " (SIGKILL not sent by bmoe: most likely the memory limit)"
+                ", which bmoe did not send: most likely the memory limit"
             } else {
                 ""
             };
-            (Verdict::Killed, Some(format!("killed by {} {so_far}{hint}", signal_name(signal))))
+            (Verdict::Killed, Some(format!("ended by {} {so_far}{hint}", signal_name(signal))))
         }
         (None, Exit::Code(code @ (130 | 143))) => (
             Verdict::Killed,

@@ -16,10 +16,14 @@ use bmoe_trace::RunConfig;
 use bmoe_trace::line::Line;
 
 use crate::matrix::{Cell, Schedule};
+use crate::results;
 
 pub use executor::{Ended, Executor, ExecutorError, Exit, Interrupt, Job, Stopped, signal_name};
 pub use journal::Journal;
 pub use local::LocalExecutor;
+
+/// Every run gets one attempt.
+const FIRST_ATTEMPT: u32 = 1;
 
 /// Where the models of a matrix are.
 pub type ModelFiles = HashMap<String, Vec<PathBuf>>;
@@ -145,7 +149,7 @@ impl Runner<'_> {
         executor: &mut dyn Executor,
         observer: &mut dyn Observer,
     ) -> Result<CellRecord, RunnerError> {
-        let folder = self.folder.join("runs").join(format!("{}-r{repetition}-a1", cell.id));
+        let folder = self.folder.join(results::attempt_folder(&cell.id, repetition, FIRST_ATTEMPT));
         std::fs::create_dir_all(&folder)
             .map_err(|source| RunnerError { path: folder.clone(), source })?;
         let files = self.models.get(&cell.model).map_or(&[][..], Vec::as_slice);
@@ -191,7 +195,7 @@ impl Runner<'_> {
             name: cell.name.clone(),
             model: cell.model.clone(),
             repetition,
-            attempt: 1,
+            attempt: FIRST_ATTEMPT,
             order,
             config,
             baseline: cell.baseline,
