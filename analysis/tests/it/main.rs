@@ -1,6 +1,7 @@
 //! Tests of whole result folders, in one program so that it is linked once.
 
 mod parquet;
+mod pictures;
 mod published;
 mod report;
 mod synthetic;
