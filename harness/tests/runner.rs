@@ -258,9 +258,9 @@ fn kills_and_timeouts_have_verdicts_of_their_own() {
     let told: Vec<_> =
         played.journal.iter().map(|r| format!("{:?}: {}", r.verdict, reason(r))).collect();
     insta::assert_snapshot!(told.join("\n"), @r"
-    Killed: ended by SIGKILL after 1 of 4 tokens, which bmoe did not send: most likely the memory limit
+    Killed: by SIGKILL after 1 of 4 tokens, which bmoe did not send: most likely the memory limit
     TimedOut: not done within 9 s, ended after 1 of 4 tokens; raise `timeout_s` or ask for less
-    Killed: ended by SIGSEGV after 1 of 4 tokens
+    Killed: by SIGSEGV after 1 of 4 tokens
     ");
     assert_eq!(played.journal[0].exit_code, None);
 }
@@ -274,7 +274,7 @@ fn an_interrupt_ends_the_matrix_and_is_recorded() {
     assert_eq!(played.summary.not_run, 4);
     assert_eq!(played.journal.len(), 2);
     assert_eq!(played.journal[1].verdict, Verdict::Interrupted);
-    assert_eq!(reason(&played.journal[1]), "interrupted by SIGINT before the first token");
+    assert_eq!(reason(&played.journal[1]), "by SIGINT before the first token");
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub(super) fn judge(
         ),
         (Some(Stopped::Interrupt), _) => {
             let by = interrupt.map_or_else(|| "the user".to_owned(), signal_name);
-            (Verdict::Interrupted, Some(format!("interrupted by {by} {so_far}")))
+            (Verdict::Interrupted, Some(format!("by {by} {so_far}")))
         }
         (None, Exit::Signal(signal)) => {
             let hint = if signal == signal_hook::consts::SIGKILL {
@@ -114,11 +114,14 @@ pub(super) fn judge(
             } else {
                 ""
             };
-            (Verdict::Killed, Some(format!("ended by {} {so_far}{hint}", signal_name(signal))))
+            (Verdict::Killed, Some(format!("by {} {so_far}{hint}", signal_name(signal))))
         }
         (None, Exit::Code(code @ (130 | 143))) => (
             Verdict::Killed,
-            Some(format!("asked to stop by {}, not by bmoe, {so_far}", signal_name(code - 128))),
+            Some(format!(
+                "asked to stop by {} {so_far}, which bmoe did not send",
+                signal_name(code - 128)
+            )),
         ),
         (None, Exit::Code(code)) => {
             let said = observed.error.clone().or(logged_error);
