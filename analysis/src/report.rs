@@ -13,7 +13,7 @@ use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow, ingest};
 use crate::error::{AnalysisError, Result};
 use crate::journal::{Journal, read_environment};
 use crate::plots::{Heatmap, Picture, Timeline};
-use crate::result_set::{CellRecord, Environment};
+use crate::result_set::{CellRecord, Environment, Verdict};
 use crate::routing::Routing;
 use crate::table::Row;
 
@@ -56,6 +56,8 @@ struct Loaded {
     runs: BTreeMap<String, RunRow>,
     tokens: BTreeMap<String, Vec<TokenRow>>,
     unfinished_line: bool,
+    /// Valid attempts whose run is not in the data: cell and run.
+    without_data: Vec<(String, String)>,
 }
 
 /// Renders a result folder. Builds its Parquet files first when they are missing.
@@ -76,13 +78,22 @@ pub fn render(dir: &Path) -> Result<ReportPaths> {
             });
         }
     }
+    let runs: BTreeMap<String, RunRow> = reader.runs()?.into_iter().collect();
+    let without_data = journal
+        .records
+        .iter()
+        .filter(|c| c.verdict == Verdict::Valid)
+        .map(|c| (c.name.clone(), c.run_id.clone().unwrap_or_default()))
+        .filter(|(_, run_id)| !runs.contains_key(run_id))
+        .collect();
     let loaded = Loaded {
         environment: read_environment(dir)?,
         matrix: matrix_name(dir),
         metadata: reader.metadata(Table::Runs)?,
-        runs: reader.runs()?.into_iter().collect(),
+        runs,
         tokens: reader.tokens()?,
         unfinished_line: journal.unfinished_line,
+        without_data,
     };
     let mut pictures = Pictures::new(dir);
     let cells = group(&journal.records);

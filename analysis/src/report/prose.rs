@@ -222,6 +222,12 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
             ));
         }
     }
+    for (cell, run_id) in &loaded.without_data {
+        notes.push(format!(
+            "{} was valid, and the data do not hold its run {run_id}; its figures are without it.",
+            escape(cell)
+        ));
+    }
     if loaded.unfinished_line {
         notes
             .push("The last line of `cells.jsonl` was never completed; it was passed over.".into());

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::synthetic::{Folder, PROMPT_TOKENS, SHAPE, cell, records, trace_bytes};
+use crate::folder::{Folder, cell};
+use crate::synthetic::{PROMPT_TOKENS, SHAPE, records, trace_bytes};
 use bmoe_analysis::data::{DataReader, Table};
 use bmoe_analysis::ingest;
 use bmoe_analysis::result_set::{CellRecord, Verdict};

@@ -6,7 +6,8 @@ use bmoe_analysis::plots::{Heatmap, Timeline};
 use bmoe_analysis::routing::Routing;
 use bmoe_trace::Mode;
 
-use crate::synthetic::{Folder, Shape, cell, keep_picture};
+use crate::folder::{Folder, cell, keep_picture};
+use crate::synthetic::Shape;
 
 /// The routes of a run of some shape.
 fn routes(shape: Shape, tokens: u32) -> Vec<RouteRow> {

@@ -10,7 +10,7 @@ use bmoe_analysis::routing::Routing;
 use bmoe_analysis::stats::{Rates, mean};
 use bmoe_trace::record::Phase;
 
-use crate::synthetic::keep_picture;
+use crate::folder::keep_picture;
 
 /// File, then mean, min, max, median, p5, p95 (tok/s), hit % and MiB/token (0 decimals), compute and I/O
 /// (s/token): the rows of the Qwen3 table as published.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::synthetic::{Folder, cell, full_folder, keep_picture};
+use crate::folder::{Folder, cell, full_folder, keep_picture};
 use bmoe_analysis::result_set::{CellRecord, Verdict};
 use bmoe_analysis::{ingest, render};
 use bmoe_trace::Mode;
@@ -79,6 +79,20 @@ fn nothing_ran() {
     let folder = Folder::new();
     let report = report_of(&folder);
     assert!(report.contains("No cell has ended yet."), "{report}");
+}
+
+#[test]
+fn notes_tell_what_is_missing() {
+    let mut folder = Folder::new();
+    folder.add_run(&cell("m0", "mmap", Mode::Mmap, 0, 1), 3);
+    folder.add_run(&cell("s0", "stream, cache off, 4 lanes", Mode::Stream, 0, 4), 3);
+    fs::write(folder.trace_path("s0-r0"), b"BMOETRC\n").unwrap();
+    let journal = folder.path().join("cells.jsonl");
+    let text = fs::read_to_string(&journal).unwrap() + "{\"id\":\"s1\",\"na";
+    fs::write(journal, text).unwrap();
+    let report = report_of(&folder);
+    let (_, notes) = report.split_once("## Notes").unwrap();
+    insta::assert_snapshot!(notes.trim());
 }
 
 #[test]

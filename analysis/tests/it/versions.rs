@@ -11,7 +11,8 @@ use bmoe_analysis::{AnalysisError, ingest, render};
 use bmoe_trace::Mode;
 use polars::prelude::*;
 
-use crate::synthetic::{Folder, Shape, cell};
+use crate::folder::{Folder, cell};
+use crate::synthetic::Shape;
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1")
