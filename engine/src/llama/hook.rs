@@ -5,9 +5,9 @@
 //! enough to have another operation run in its stead:
 //!
 //! * `ffn_moe_weights-<layer>` (a `GET_ROWS` that picks the chosen experts' router weights) comes after
-//!   routing and before the experts. It becomes [`fetch::fetch`], which does the same and also makes the
+//!   routing and before the experts. It becomes `fetch`, which does the same and also makes the
 //!   experts resident.
-//! * Every `MUL_MAT_ID` over streamed weights becomes [`matmul::matmul`].
+//! * Every `MUL_MAT_ID` over streamed weights becomes `matmul`.
 //!
 //! Graphs are reused from token to token with the changed nodes in them.
 

@@ -2,7 +2,7 @@
 //!
 //! * [`gguf`]: what a model file says about itself, before anything is loaded.
 //! * [`model`], [`context`]: loading and decoding.
-//! * [`expert_buffer`]: a buffer type that makes llama.cpp load everything but the experts.
+//! * `expert_buffer`: a buffer type that makes llama.cpp load everything but the experts.
 //! * [`hook`]: replaces nodes of the compute graph while it runs; `fetch` and `matmul` are what runs in
 //!   their place, `kernel` the products underneath.
 //!

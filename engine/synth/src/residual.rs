@@ -30,9 +30,12 @@ pub(crate) struct Residual {
     pub topic_rms: f32,
 }
 
-/// Size of the next range's values in the embedding, relative to what attention writes there: small enough for
-/// a token's own not to count.
-pub(crate) const NEXT_EMBEDDED: f32 = 0.15;
+/// Size of the code that attention copies to the next range: large enough to be heard, and not so large that
+/// what experts add there would not be.
+pub(crate) const NEXT_COPIED: f32 = 0.7;
+/// Size of the next range's values in the embedding: small against the copy, as a token would else be taken
+/// for its own successor.
+pub(crate) const NEXT_EMBEDDED: f32 = 0.03;
 
 /// `n` rounded to a multiple of 32, at least 32.
 fn near_32(n: usize) -> usize {
@@ -55,7 +58,8 @@ impl Residual {
         let share = |n: usize| n as f32 / hidden as f32;
         let next_square = share(next) * NEXT_EMBEDDED * NEXT_EMBEDDED;
         let square = share(popular + left - next) + next_square;
-        let written = share(topic) * topic_rms * topic_rms + share(next);
+        let written =
+            share(topic) * topic_rms * topic_rms + share(next) * NEXT_COPIED * NEXT_COPIED;
         Self {
             hidden,
             popular: 0..popular,

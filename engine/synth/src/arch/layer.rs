@@ -3,6 +3,7 @@
 use super::Builder;
 use crate::attention::{Attention, Rope};
 use crate::fill::{Fill, Rows};
+use crate::residual::NEXT_COPIED;
 use crate::{Arch, Shape, WeightType};
 
 /// Attention heads of a layer.
@@ -132,7 +133,7 @@ impl Builder<'_> {
         let (hidden, r) = (self.shape.dims.hidden, &self.residual);
         // The norm brings the root mean square of what attention writes, over all dimensions, to its weight.
         let topic = (self.gain(layer) * r.topic_rms).powi(2) * r.topic.len() as f32;
-        let copied = if layer == 0 { r.next.len() as f32 } else { 0.0 };
+        let copied = if layer == 0 { NEXT_COPIED.powi(2) * r.next.len() as f32 } else { 0.0 };
         let attention = ((topic + copied) / hidden as f32).sqrt();
         let added = self.expert_rms();
         let name = |part: &str| format!("blk.{layer}.{part}.weight");

@@ -3,7 +3,7 @@
 use crate::Shape;
 use crate::attention::{Attention, HeadKind, QK_NOISE};
 use crate::fill::successors::Ring;
-use crate::residual::{NEXT_EMBEDDED, Residual};
+use crate::residual::{NEXT_COPIED, NEXT_EMBEDDED, Residual};
 use crate::rng::{Stream, key};
 
 /// A logit that a likely next token gets, other things being 0.
@@ -102,7 +102,7 @@ impl Model {
                     self.attn_output_row(attention, *gain, rng, out);
                 } else if *copies && r.next.contains(&(row as usize)) {
                     let column = attention.recent_column(row as usize - r.next.start);
-                    out[column] = 1.0 / attention.output_rms(HeadKind::Recent);
+                    out[column] = NEXT_COPIED / attention.output_rms(HeadKind::Recent);
                 }
             }
             Rows::Router => self.router_row(rng, out),
@@ -208,7 +208,7 @@ pub(crate) fn tied_gain(shape: &Shape, r: &Residual) -> f32 {
     // A recent head's bell gives the current token less than its whole output.
     const CURRENT: f32 = 0.84;
     let size = NEXT_EMBEDDED / (shape.routing.successors as f32).sqrt();
-    TOP_LOGIT * r.rms_with_topic / (size * CURRENT * r.next.len() as f32)
+    TOP_LOGIT * r.rms_with_topic / (size * CURRENT * NEXT_COPIED * r.next.len() as f32)
 }
 
 fn split(row: u64, head_dim: usize) -> (usize, usize) {
@@ -274,6 +274,30 @@ mod tests {
                 assert!((score(before) - TOP_LOGIT).abs() < 0.01, "{}", score(before));
             }
             assert!(score(token).abs() < TOP_LOGIT / 2.0, "a token should not follow itself");
+        }
+    }
+
+    #[test]
+    fn a_tied_head_hears_the_copied_code_over_the_token_itself() {
+        let m = Model::new(&Shape::builtin("gemma-4-26b-a4b").unwrap(), 7);
+        let next = m.residual.next.clone();
+        let mut scratch = Scratch::default();
+        let mut embedding = |token: u32| {
+            let mut row = vec![0.0; m.residual.hidden];
+            let rows = Rows::Embedding { scale: 1.0 };
+            m.row(&rows, 1, u64::from(token), &mut row, &mut scratch);
+            row[next.clone()].to_vec()
+        };
+        let first = crate::tokenizer::words(m.shape.tokenizer.vocab).first;
+        for token in first..first + 20 {
+            let own = embedding(token);
+            for before in m.ring.predecessors(token) {
+                let mut copied = vec![0.0; next.len()];
+                m.token_code(before, &mut copied);
+                let after = NEXT_COPIED * dot(&own, &copied);
+                assert!(after > 5.0 * dot(&own, &own), "{after}, itself {}", dot(&own, &own));
+                assert!(after > 5.0 * dot(&own, &embedding(before)).abs());
+            }
         }
     }
 

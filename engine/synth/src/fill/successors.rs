@@ -6,6 +6,11 @@
 
 use crate::tokenizer::{self, WordRange};
 
+/// Steps on the ring. Their differences are all different (a Mian-Chowla sequence, times four), so that two
+/// words share few predecessors. All are 1 modulo 4, so that two, three or four steps never make one: else a
+/// word that several of the last tokens point to would always win.
+const STEPS: [u64; 16] = [1, 5, 13, 29, 49, 81, 121, 177, 261, 321, 385, 489, 589, 725, 813, 1005];
+
 /// The ring of words.
 #[derive(Debug, Clone)]
 pub(crate) struct Ring {
@@ -29,8 +34,7 @@ impl Ring {
             Some(here)
         });
         let inverse = inverse.into_iter().find(|&(_, x)| x == 1 % n).map_or(1, |(i, _)| i);
-        // Differences between steps are all different, so that two words share few predecessors.
-        let steps = (1..=u64::from(successors)).map(|k| (k * (k + 1) / 2) % n).collect();
+        let steps = STEPS.iter().take(successors as usize).map(|s| s % n).collect();
         Self { words, stride, inverse, steps }
     }
 
@@ -75,6 +79,15 @@ mod tests {
             }
             assert_eq!(seen, ring.words.count, "the step of 1 visits every word once");
         }
+    }
+
+    #[test]
+    fn steps_have_distinct_differences_and_do_not_add_up() {
+        let differences: Vec<u64> =
+            (0..STEPS.len()).flat_map(|i| (0..i).map(move |j| STEPS[i] - STEPS[j])).collect();
+        let distinct: std::collections::HashSet<_> = differences.iter().collect();
+        assert_eq!(distinct.len(), differences.len());
+        assert!(STEPS.iter().all(|s| s % 4 == 1));
     }
 
     #[test]

@@ -46,6 +46,22 @@ fn errors_name_the_field_the_value_and_what_was_expected() {
 }
 
 #[test]
+fn a_missing_output_is_a_tied_head_where_that_exists() {
+    let output = "output = \"Q8_0\"";
+    assert_eq!(edit("tiny-gemma4", output, "").unwrap().types.output, None);
+    let m = message("tiny-gpt-oss", output, "");
+    assert_eq!(
+        m,
+        "shape `tiny-gpt-oss`: types.output is missing, expected a type: the head of gpt-oss is not tied to \
+         the embedding"
+    );
+    let text = builtin_toml("tiny-qwen3moe").unwrap();
+    let text = text.replace(output, "").replace("kv_heads = 2", "kv_heads = 8");
+    let m = Shape::from_toml_str(&text, "edited.toml").unwrap_err().to_string();
+    assert!(m.contains("needs heads = 8 to be at least twice kv_heads = 8"), "{m}");
+}
+
+#[test]
 fn unknown_types_and_fields_are_refused_with_their_place() {
     let m = message("tiny-qwen3moe", "embedding = \"Q4_K\"", "embedding = \"Q3_K\"");
     assert!(m.contains("edited.toml") && m.contains("unknown variant `Q3_K`"), "{m}");
