@@ -60,7 +60,8 @@ pub struct Progress {
     pub compute_ms: f64,
     /// Cache management.
     pub mgmt_ms: f64,
-    /// Computation waited for reads although it could overlap with them; equals `io_ms` when serial.
+    /// Computation waited for reads although they overlap with it; 0 when reads are serial, as in the
+    /// published logs.
     pub stall_ms: f64,
     /// MiB of expert weights read.
     pub read_mb: f64,

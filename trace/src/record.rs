@@ -143,7 +143,7 @@ pub enum Residency {
 /// Replaying the events in file order, each as one batch, repeats the engine's cache decisions.
 /// Per-pair vectors (`experts`, `weights`) have `positions.len() * top_k` entries, token-major, the
 /// router's order within a token. `distinct`, `residency` and `read_bytes` run in parallel: one entry
-/// for each distinct expert, in order of first use.
+/// for each distinct expert, the resident ones first, each group in order of first use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouteRecord {
     /// Turn of a session, from 0.
@@ -162,7 +162,7 @@ pub struct RouteRecord {
     pub experts: Vec<u16>,
     /// Router weight of each (token, slot), as used to mix the experts' outputs; NaN = unknown.
     pub weights: Vec<f32>,
-    /// Distinct experts, in order of first use.
+    /// Distinct experts.
     pub distinct: Vec<u16>,
     /// How each distinct expert was found (empty in modes without a cache of ours).
     pub residency: Vec<Residency>,

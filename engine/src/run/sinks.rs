@@ -164,7 +164,7 @@ impl<W: Write> Lines<W> {
             io_ms: ms(cost.io_wait_ns),
             compute_ms: ms(cost.compute_ns),
             mgmt_ms: ms(cost.mgmt_ns),
-            stall_ms: ms(cost.io_wait_ns),
+            stall_ms: 0.0,
             read_mb: mib(cost.expert_read_bytes),
             cache_hit_pct: percent(token.cumulative_hit_rate),
             majflt: cost.major_faults,

@@ -106,8 +106,8 @@ pub(super) fn for_people(done: &Done, streaming: bool) -> String {
         done.peak_rss_mib,
     );
     if streaming {
-        let hits = if done.cache_hit_pct < 0.0 {
-            "none".to_owned()
+        let hits = if done.cache_budget_mib <= 0.0 || done.cache_hit_pct < 0.0 {
+            "none (no cache)".to_owned()
         } else {
             format!("{:.1} %", done.cache_hit_pct)
         };
