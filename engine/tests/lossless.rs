@@ -19,7 +19,6 @@ fn mib(bytes: u64) -> u64 {
 }
 
 fn gates(name: &str, shape: &Shape) {
-    let _alone = common::alone();
     let folder = common::folder();
     let single = common::model(folder.path(), shape, name, None);
     let split = common::model(folder.path(), shape, &format!("{name}-split"), Some(2));
@@ -30,6 +29,7 @@ fn gates(name: &str, shape: &Shape) {
 
     let mut gates = 0;
     for threads in [1, 2] {
+        let _place = common::place(threads);
         for prompt_tokens in [1, 7, 20, 200] {
             let base = RunConfig {
                 threads,
@@ -104,7 +104,7 @@ fn gpt_oss_with_biases() {
 /// Prompts longer than a micro-batch, with an odd rest.
 #[test]
 fn several_micro_batches() {
-    let _alone = common::alone();
+    let _place = common::place(1);
     let folder = common::folder();
     let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
     let base = RunConfig {
@@ -124,7 +124,7 @@ fn several_micro_batches() {
 /// The stock memory-mapped baseline computes the same, too.
 #[test]
 fn mmap_equals_resident() {
-    let _alone = common::alone();
+    let _place = common::place(1);
     let folder = common::folder();
     let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
     let (resident, _) = common::run(&common::config(&model, Mode::Resident)).unwrap();

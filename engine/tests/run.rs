@@ -14,7 +14,7 @@ use bmoe_trace::{Mode, RunConfig};
 
 #[test]
 fn loading_for_streaming_reads_no_expert_byte() {
-    let _alone = common::alone();
+    let _place = common::place(1);
     let folder = common::folder();
     for split in [None, Some(2)] {
         let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", split);
@@ -33,7 +33,7 @@ fn loading_for_streaming_reads_no_expert_byte() {
 /// Replaying the recorded events through the cache gives the engine's hits, misses and bytes.
 #[test]
 fn measured_equals_replayed() {
-    let _alone = common::alone();
+    let _place = common::place(1);
     let folder = common::folder();
     let model = common::model(folder.path(), &common::tiny("gemma4"), "m", None);
     for (cache_mib, ubatch_tokens) in [(0, 512), (1, 512), (1, 16), (2, 32), (64, 512)] {
@@ -80,7 +80,7 @@ fn measured_equals_replayed() {
 
 #[test]
 fn positions_micro_batches_and_times_add_up() {
-    let _alone = common::alone();
+    let _place = common::place(1);
     let folder = common::folder();
     let model = common::model(folder.path(), &common::tiny("qwen2moe"), "m", None);
     let config = RunConfig {
@@ -125,7 +125,7 @@ impl RecordSink for Cutter {
 
 #[test]
 fn a_read_error_ends_the_run_with_that_error() {
-    let _alone = common::alone();
+    let _place = common::place(2);
     for (threads, cache_mib, odirect) in [(1, 0, true), (2, 0, false), (2, 1, true)] {
         let folder = common::folder();
         let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
@@ -146,7 +146,7 @@ fn a_read_error_ends_the_run_with_that_error() {
 
 #[test]
 fn a_signal_ends_the_run_and_the_trace_says_so() {
-    let _alone = common::alone();
+    let _place = common::place(1);
     let folder = common::folder();
     let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
     let trace = folder.path().join("run.trace");

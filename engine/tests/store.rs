@@ -63,9 +63,8 @@ proptest! {
         let budget = layout.total_bytes() * budget_share / 100;
         let plan = MemoryPlan::new(&layout, budget, 2);
         let (files, _) = SliceFiles::open(&layout.files, direct, 0).unwrap();
-        let lanes = Lanes::new(files, 3).unwrap();
-        let mut arena = Arena::new(plan.total_bytes()).unwrap();
-        arena.wait();
+        let lanes = Lanes::new(files, 3, 1).unwrap().into();
+        let arena = Arena::new(plan.total_bytes()).unwrap();
         let sizes = layout.entry_sizes();
         let mut cache = Cache::new(sizes.clone(), plan.budget_bytes, Lru::new(sizes.entries()));
         let mut store = ExpertStore::new(layout.clone(), plan, lanes, arena, true);

@@ -1,13 +1,17 @@
 //! One stretch of anonymous memory for all slices.
 //!
-//! It is mapped once, asks for huge pages (they more than double O_DIRECT throughput) and is touched
-//! before the first read, since a fault on a fresh page costs several times the copy into it.
+//! It is mapped once and asks for huge pages, which more than double O_DIRECT throughput. A fresh page
+//! costs several times the copy into it, so a thread of lowest priority brings pages in ahead of their
+//! first use, as far as the compute threads leave it time. Whatever it has not reached comes with the
+//! first read into it; loading waits for neither.
 #![expect(
     unsafe_code,
     reason = "raw memory that reads and kernels write and read through pointers"
 )]
 
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -28,7 +32,8 @@ pub struct Arena {
     bytes: usize,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
-    toucher: Option<JoinHandle<()>>,
+    populating: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
 }
 
 // SAFETY: the arena is plain memory owned by this value. Who writes where and when is settled by the
@@ -38,7 +43,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Maps `bytes` and starts touching them in the background.
+    /// Maps `bytes` and starts bringing their pages in.
     ///
     /// # Errors
     /// The system has no room for the mapping.
@@ -64,22 +69,14 @@ impl Arena {
         // SAFETY: the range lies within the mapping. Advice may be refused (no huge pages): that costs
         // speed only, and the environment record says which mode the system is in.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-        let address = base.as_ptr() as usize;
-        let toucher = std::thread::Builder::new().name("bmoe-touch".into()).spawn(move || {
-            for offset in (0..bytes).step_by(PAGE_BYTES) {
-                // SAFETY: within the mapping, which outlives this thread (`wait` and `drop` join it),
-                // and nothing else uses the memory before `wait` has returned.
-                unsafe { ((address + offset) as *mut u8).write_volatile(0) };
-            }
-        })?;
-        Ok(Self { base, bytes, mapping, mapping_bytes, toucher: Some(toucher) })
-    }
-
-    /// Waits until every page is there. Must be called before the memory is used.
-    pub fn wait(&mut self) {
-        if let Some(toucher) = self.toucher.take() {
-            toucher.join().expect("touching pages does not panic");
-        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let populating = {
+            let (stop, address) = (Arc::clone(&stop), base.as_ptr() as usize);
+            std::thread::Builder::new()
+                .name("bmoe-pages".into())
+                .spawn(move || populate(address, bytes, &stop))?
+        };
+        Ok(Self { base, bytes, mapping, mapping_bytes, populating: Some(populating), stop })
     }
 
     /// Length in bytes.
@@ -124,9 +121,33 @@ impl Arena {
     }
 }
 
+/// Brings pages in without changing what they hold, so that it may run beside reads into them.
+fn populate(address: usize, bytes: usize, stop: &AtomicBool) {
+    const LOWEST_PRIORITY: i32 = 19;
+    // Linux takes a thread id here and changes that thread alone. Refused: then it costs some speed.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOWEST_PRIORITY);
+    for offset in (0..bytes).step_by(HUGE_PAGE_BYTES) {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let length = HUGE_PAGE_BYTES.min(bytes - offset);
+        // SAFETY: within the mapping, which outlives this thread (`drop` joins it); populating reads
+        // and writes no byte of a page that is there.
+        let done =
+            unsafe { madvise((address + offset) as *mut _, length, Advice::LinuxPopulateWrite) };
+        if done.is_err() {
+            // Older kernels don't know it; pages then come with their first use.
+            return;
+        }
+    }
+}
+
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.wait();
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(populating) = self.populating.take() {
+            let _ = populating.join();
+        }
         // SAFETY: exactly the range that was mapped; the pointers handed out end with their owners,
         // which the store drops before its arena.
         let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
@@ -138,12 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_aligned_touched_and_moves() {
+    fn memory_is_aligned_and_keeps_its_bytes_while_pages_come_in() {
         let mut arena = Arena::new(3 << 20).unwrap();
-        arena.wait();
         assert_eq!(arena.at(0) as usize % HUGE_PAGE_BYTES, 0);
         arena.poison(0, 4096);
         arena.apply(Move { from: 0, to: 8192, bytes: 4096 });
+        if let Some(populating) = arena.populating.take() {
+            populating.join().unwrap();
+        }
         // SAFETY: inside the arena, nothing else uses it.
         let (moved, untouched) = unsafe { (*arena.at(8192 + 4095), *arena.at(4096)) };
         assert_eq!((moved, untouched), (POISON, 0));

@@ -1,12 +1,16 @@
 //! Read lanes: a few threads that read slices into the arena.
 //!
-//! The thread that asks takes part as one of the lanes, so one lane needs no thread and no wake-up.
+//! Compute threads have nothing to do while the graph waits for flash, so they are the first lanes: the
+//! one that asks ([`Lanes::read`]) and those that wait for it ([`Lanes::help_until`]). Threads of our own
+//! are started only for lanes beyond them. A compute thread that waits sleeps; if it spun, like at ggml's
+//! barriers, it would hold the core that a lane needs.
 #![expect(unsafe_code, reason = "reads go straight into raw memory of the arena")]
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -68,8 +72,14 @@ struct Queue {
 struct Shared {
     files: SliceFiles,
     queue: Mutex<Queue>,
+    /// Wakes the threads of our own.
     work: Condvar,
+    /// Wakes compute threads: reads to help with, or what they wait for has come.
+    helpers: Condvar,
+    /// Wakes the thread that asked.
     done: Condvar,
+    /// Compute threads that sleep, or are about to.
+    sleepers: AtomicUsize,
 }
 
 /// The lanes of one model.
@@ -77,22 +87,25 @@ struct Shared {
 pub struct Lanes {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    count: usize,
 }
 
 impl Lanes {
-    /// Starts `lanes - 1` threads.
+    /// Lanes of which `helpers` compute threads are the first; the thread that asks is one of them.
     ///
     /// # Errors
     /// A thread can't be started.
-    pub fn new(files: SliceFiles, lanes: u32) -> io::Result<Self> {
+    pub fn new(files: SliceFiles, lanes: u32, helpers: u32) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             files,
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
+            helpers: Condvar::new(),
             done: Condvar::new(),
+            sleepers: AtomicUsize::new(0),
         });
-        let mut this = Self { shared, threads: Vec::new() };
-        for lane in 1..lanes {
+        let mut this = Self { shared, threads: Vec::new(), count: lanes as usize };
+        for lane in helpers.max(1)..lanes {
             let shared = Arc::clone(&this.shared);
             let thread = std::thread::Builder::new()
                 .name(format!("bmoe-lane-{lane}"))
@@ -119,8 +132,11 @@ impl Lanes {
             queue.unfinished = batch.len();
             queue.waiting.extend(batch);
         }
-        for _ in 0..batch.len().saturating_sub(1).min(self.threads.len()) {
-            shared.work.notify_one();
+        if batch.len() > 1 {
+            shared.wake_helpers();
+            for _ in 0..(batch.len() - 1).min(self.threads.len()) {
+                shared.work.notify_one();
+            }
         }
         while let Some(read) = { shared.lock().waiting.pop_front() } {
             shared.carry_out(read);
@@ -133,6 +149,46 @@ impl Lanes {
             Some(error) => Err(error),
             None => Ok(queue.stats),
         }
+    }
+
+    /// Waits on a compute thread until `turns` reaches `turn`, and reads in the meantime if `as_lane`.
+    ///
+    /// Short waits (everything was in the cache) are spun through, long ones slept through.
+    pub fn help_until(&self, turns: &AtomicUsize, turn: usize, as_lane: bool) {
+        const SPINS: u32 = 200;
+        let shared = &*self.shared;
+        let over = || turns.load(Ordering::SeqCst) >= turn;
+        for _ in 0..SPINS {
+            if over() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut queue = shared.lock();
+        // Announced before the last look at `turns`: `turn_over` either sees the sleeper or was seen.
+        shared.sleepers.fetch_add(1, Ordering::SeqCst);
+        while !over() {
+            if let Some(read) = if as_lane { queue.waiting.pop_front() } else { None } {
+                drop(queue);
+                shared.carry_out(read);
+                queue = shared.lock();
+            } else {
+                queue = shared.helpers.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        shared.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Ends a turn: what the other compute threads wait for has come.
+    pub fn turn_over(&self, turns: &AtomicUsize) {
+        turns.fetch_add(1, Ordering::SeqCst);
+        self.shared.wake_helpers();
+    }
+
+    /// Number of lanes.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// The files that the lanes read.
@@ -155,6 +211,14 @@ impl Drop for Lanes {
 impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_helpers(&self) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            // A sleeper holds the lock from its announcement until it waits.
+            drop(self.lock());
+            self.helpers.notify_all();
+        }
     }
 
     fn serve(&self) {
@@ -208,7 +272,7 @@ impl Shared {
         if self.files.direct() {
             let window = (needed as u64).next_multiple_of(WINDOW_ALIGN) as usize;
             // SAFETY: `Lanes::read`'s caller promised memory for the aligned window that this read
-            // alone uses; it was touched when the arena was made, so it is initialised.
+            // alone uses; anonymous memory is initialised.
             let buffer = unsafe { std::slice::from_raw_parts_mut(read.frame, window) };
             read_window(buffer, needed, WINDOW_ALIGN as usize, |part, done| {
                 file.read_at(part, read.offset - lead + done as u64)
@@ -268,9 +332,8 @@ mod tests {
         std::fs::write(&path, &content).unwrap();
         let (files, how) = SliceFiles::open(&[path], want_direct, 4096).unwrap();
         eprintln!("reads: {how:?}, {lanes} lanes");
-        let lanes = Lanes::new(files, lanes).unwrap();
-        let mut arena = Arena::new(16 * 16384).unwrap();
-        arena.wait();
+        let lanes = Lanes::new(files, lanes, 1).unwrap();
+        let arena = Arena::new(16 * 16384).unwrap();
         // The last slice ends with the file, in the middle of a block.
         let slices: Vec<(u64, u64)> =
             (0..15).map(|i| (i * 6661, 6661 + i)).chain([(100_000 - 5000, 5000)]).collect();
@@ -309,6 +372,44 @@ mod tests {
             check(true, lanes);
             check(false, lanes);
         }
+    }
+
+    #[test]
+    fn compute_threads_wait_for_turns_and_read_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("slices");
+        std::fs::write(&path, vec![9; 1 << 20]).unwrap();
+        let (files, _) = SliceFiles::open(&[path], false, 0).unwrap();
+        // Three lanes, all of them compute threads, and a compute thread that is none.
+        let lanes = Lanes::new(files, 3, 3).unwrap();
+        assert!(lanes.threads.is_empty());
+        let arena = Arena::new(1 << 20).unwrap();
+        let turns = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for thread in 1..4 {
+                let (lanes, turns) = (&lanes, &turns);
+                scope.spawn(move || {
+                    for turn in 1..=300 {
+                        lanes.help_until(turns, turn, thread < 3);
+                        assert!(turns.load(Ordering::SeqCst) >= turn);
+                    }
+                });
+            }
+            for turn in 0..300u64 {
+                let batch: Vec<SliceRead> = (0..turn % 5)
+                    .map(|i| SliceRead {
+                        file: 0,
+                        offset: i * 4096,
+                        bytes: 4096,
+                        frame: arena.at(i * 4096),
+                    })
+                    .collect();
+                // SAFETY: frames of one page each.
+                let stats = unsafe { lanes.read(&batch) }.unwrap();
+                assert_eq!(stats.reads, turn % 5);
+                lanes.turn_over(&turns);
+            }
+        });
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! cache, counts the same hits, misses and bytes.
 #![expect(unsafe_code, reason = "hands frames of the arena to the read lanes")]
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bmoe_cache::{Cache, Lru};
@@ -109,8 +110,8 @@ struct CurrentEvent {
 pub struct ExpertStore {
     layout: ExpertLayout,
     cache: Cache<Lru>,
-    /// Lanes are dropped before the arena that they write to.
-    lanes: Lanes,
+    /// No read is in flight between calls, so the lanes may outlive the arena.
+    lanes: Arc<Lanes>,
     arena: Arena,
     regions: Regions,
     plan: MemoryPlan,
@@ -133,7 +134,7 @@ impl ExpertStore {
     pub fn new(
         layout: ExpertLayout,
         plan: MemoryPlan,
-        lanes: Lanes,
+        lanes: Arc<Lanes>,
         arena: Arena,
         poison: bool,
     ) -> Self {
@@ -301,6 +302,12 @@ impl ExpertStore {
     #[must_use]
     pub fn peak_event_bytes(&self) -> u64 {
         self.peak_event_bytes
+    }
+
+    /// The lanes, for compute threads that wait while the store reads.
+    #[must_use]
+    pub fn lanes(&self) -> &Arc<Lanes> {
+        &self.lanes
     }
 
     /// The memory that was declared.

@@ -25,7 +25,7 @@ pub(super) struct FetchOp {
 pub(super) unsafe extern "C" fn nothing(_: *mut sys::ggml_tensor, _: i32, _: i32, _: *mut c_void) {}
 
 /// In the place of the `GET_ROWS` that picks router weights: does that, and makes the chosen experts
-/// resident. ggml calls it on every thread; thread 0 does the work, the others go on to ggml's barrier.
+/// resident. ggml calls it on every thread: thread 0 decides, the others wait for it as read lanes.
 ///
 /// # Safety
 /// ggml calls it with the node that `Hook::visit` replaced and the `FetchOp` given there.
@@ -35,16 +35,26 @@ pub(super) unsafe extern "C" fn fetch(
     _: i32,
     data: *mut c_void,
 ) {
-    if thread != 0 {
-        return;
-    }
-    // SAFETY: thread 0, and the others are not inside an operation that uses the state.
-    let (op, node, main, work) = unsafe {
+    // SAFETY: given by `Hook::visit`; both outlive the context. Each thread passes its own number.
+    unsafe {
         let op = &*data.cast_const().cast::<FetchOp>();
-        (op, &*node, (*op.shared).main(), (*op.shared).work_mut())
-    };
-    // SAFETY: the operation's shared state outlives the context.
-    let shared = unsafe { &*op.shared };
+        let shared = &*op.shared;
+        if thread == 0 {
+            make_resident(op, shared, &*node);
+            shared.end_turn();
+        } else {
+            shared.await_turn(thread as usize);
+        }
+    }
+}
+
+/// Thread 0's part of [`fetch`].
+///
+/// # Safety
+/// Thread 0, inside `fetch`; `node` is the replaced node.
+unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) {
+    // SAFETY: thread 0, and the others are not inside an operation that uses the state.
+    let (main, work) = unsafe { (shared.main(), shared.work_mut()) };
     shared.event_ready.store(false, Ordering::Relaxed);
     if shared.failed.load(Ordering::Acquire) {
         return;

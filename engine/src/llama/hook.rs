@@ -22,10 +22,10 @@ use bmoe_trace::record::{Phase, RouteRecord};
 
 use super::fetch::{self, FetchOp};
 use super::gguf::ModelInfo;
-use super::kernel::{Kernel, StockProduct, tiled_forced};
+use super::kernel::{Kernel, tiled_forced};
 use super::matmul::{self, MatmulOp};
 use super::model::Model;
-use super::shared::{Batch, Main, Shared};
+use super::shared::{Batch, Main, Shared, Worker};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
@@ -54,6 +54,7 @@ impl Hook {
         stop: Arc<AtomicUsize>,
     ) -> Box<Self> {
         let layers = info.experts.layers.len();
+        let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
         let main = Main {
             store,
             n_expert: info.n_expert as usize,
@@ -81,6 +82,8 @@ impl Hook {
                 main: UnsafeCell::new(main),
                 work: UnsafeCell::new(Work::new(info.n_expert as usize)),
                 workers: Vec::new(),
+                lanes,
+                turns: AtomicUsize::new(0),
                 activations: Activations::new(),
                 event_ready: AtomicBool::new(false),
                 barrier: Barrier::default(),
@@ -100,7 +103,7 @@ impl Hook {
     /// Prepares the operations for a model's tensors.
     pub(super) fn attach(&mut self, model: &Model, threads: u32) {
         self.threads = threads as usize;
-        self.shared.workers = (0..threads).map(|_| UnsafeCell::new(StockProduct::new())).collect();
+        self.shared.workers = (0..threads).map(|_| UnsafeCell::new(Worker::new())).collect();
         let shared: *const Shared = &raw const *self.shared;
         let mut layers: Vec<(u32, usize)> = self.layer_of.iter().map(|(m, l)| (*m, *l)).collect();
         layers.sort_unstable_by_key(|(_, layer)| *layer);

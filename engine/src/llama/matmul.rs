@@ -61,10 +61,15 @@ pub(super) unsafe extern "C" fn matmul(
     if thread == 0 {
         // SAFETY: thread 0; the others don't look at the work before the barrier.
         unsafe { start_round(op, shared) };
+        shared.end_turn();
     }
     if convert {
         // SAFETY: `fetch` reserved room; each thread converts rows of its own.
         unsafe { convert_activations(op, shared, input, thread, threads) };
+    }
+    if thread != 0 {
+        // SAFETY: each thread passes its own number.
+        unsafe { shared.await_turn(thread) };
     }
     loop {
         shared.barrier.wait(threads);
@@ -90,6 +95,10 @@ pub(super) unsafe extern "C" fn matmul(
         if thread == 0 {
             // SAFETY: all others wait at the loop's barrier.
             unsafe { start_round(op, shared) };
+            shared.end_turn();
+        } else {
+            // SAFETY: each thread passes its own number.
+            unsafe { shared.await_turn(thread) };
         }
     }
 }
@@ -219,7 +228,7 @@ unsafe fn compute(
         // SAFETY: this thread's worker; weights and activations hold what the kernel wants; outputs of
         // different items are disjoint.
         unsafe {
-            let products = shared.worker(thread).run(
+            let products = shared.worker(thread).product.run(
                 &op.kernel,
                 item.weights,
                 op.n_in,

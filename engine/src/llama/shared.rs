@@ -11,6 +11,7 @@ use super::kernel::StockProduct;
 use super::sys;
 use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
+use crate::flash::lanes::Lanes;
 use crate::flash::store::ExpertStore;
 
 /// State that graph threads reach.
@@ -22,7 +23,11 @@ use crate::flash::store::ExpertStore;
 pub(super) struct Shared {
     pub(super) main: UnsafeCell<Main>,
     pub(super) work: UnsafeCell<Work>,
-    pub(super) workers: Vec<UnsafeCell<StockProduct>>,
+    pub(super) workers: Vec<UnsafeCell<Worker>>,
+    /// The lanes, in `stream` mode: what waiting threads wait at.
+    pub(super) lanes: Option<Arc<Lanes>>,
+    /// Turns that thread 0 has finished, see [`Shared::await_turn`].
+    pub(super) turns: AtomicUsize,
     pub(super) activations: Activations,
     /// The current event's experts can be computed. Written by `fetch`, when nothing else runs.
     pub(super) event_ready: AtomicBool,
@@ -33,6 +38,19 @@ pub(super) struct Shared {
     pub(super) tiled_forced: bool,
     /// Number of the signal that asks the run to stop, 0 while there is none.
     pub(super) stop: Arc<AtomicUsize>,
+}
+
+/// What only one graph thread touches.
+pub(super) struct Worker {
+    pub(super) product: StockProduct,
+    /// Turns that the thread has waited for.
+    turns: usize,
+}
+
+impl Worker {
+    pub(super) fn new() -> Self {
+        Self { product: StockProduct::new(), turns: 0 }
+    }
 }
 
 /// What only thread 0 touches.
@@ -99,8 +117,29 @@ impl Shared {
     /// # Safety
     /// Only graph thread `thread`, and no two results at a time.
     #[expect(clippy::mut_from_ref, reason = "see `Shared`: one thread, one worker")]
-    pub(super) unsafe fn worker(&self, thread: usize) -> &mut StockProduct {
+    pub(super) unsafe fn worker(&self, thread: usize) -> &mut Worker {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.workers[thread].get() }
+    }
+
+    /// Ends a turn of thread 0: experts are resident, or a round is ready.
+    pub(super) fn end_turn(&self) {
+        if let Some(lanes) = &self.lanes {
+            lanes.turn_over(&self.turns);
+        }
+    }
+
+    /// Waits on another thread for the end of thread 0's turn, and reads in the meantime. Every thread
+    /// passes the same operations, so each counts its own turns.
+    ///
+    /// # Safety
+    /// Only graph thread `thread`.
+    pub(super) unsafe fn await_turn(&self, thread: usize) {
+        if let Some(lanes) = &self.lanes {
+            // SAFETY: the caller's promise.
+            let worker = unsafe { self.worker(thread) };
+            worker.turns += 1;
+            lanes.help_until(&self.turns, worker.turns, thread < lanes.count());
+        }
     }
 }

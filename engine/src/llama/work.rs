@@ -116,7 +116,7 @@ impl Barrier {
             if spins < 10_000 {
                 std::hint::spin_loop();
             } else {
-                // Thread 0 may be waiting for flash; the lanes need a core.
+                // The thread that is late has lost its core.
                 std::thread::yield_now();
             }
         }

@@ -96,8 +96,8 @@ pub(super) fn shape(info: &ModelInfo, n_expert_used: u32) -> ModelShape {
     }
 }
 
-/// The memory and the lanes of a streamed run, before its model is loaded: the arena is touched in the
-/// background while llama.cpp reads the dense weights.
+/// The memory and the lanes of a streamed run. Made before its model is loaded, so that the arena's
+/// pages come in while llama.cpp reads the dense weights.
 pub(super) struct Flash {
     plan: MemoryPlan,
     arena: Arena,
@@ -114,13 +114,12 @@ impl Flash {
         let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
         let probe = info.experts.layers[0].tensors[0].offset;
         let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, probe)?;
-        let lanes = Lanes::new(files, config.io_threads).map_err(out_of_memory)?;
+        let lanes = Lanes::new(files, config.io_threads, config.threads).map_err(out_of_memory)?;
         Ok(Self { plan, arena, lanes, direct_io })
     }
 
-    /// The store, when its memory is ready.
-    pub(super) fn into_store(mut self, info: &ModelInfo, poison: bool) -> ExpertStore {
-        self.arena.wait();
-        ExpertStore::new(info.experts.clone(), self.plan, self.lanes, self.arena, poison)
+    /// The store.
+    pub(super) fn into_store(self, info: &ModelInfo, poison: bool) -> ExpertStore {
+        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, poison)
     }
 }

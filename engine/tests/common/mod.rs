@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bmoe_engine::run::{RecordSink, RunOptions};
 use bmoe_engine::{EngineError, generate};
@@ -10,10 +10,22 @@ use bmoe_synth::{Shape, WriteOptions, write_model};
 use bmoe_trace::record::{LoadRecord, PrefillRecord, Record, RouteRecord, RunEnd, TokenRecord};
 use bmoe_trace::{Mode, RunConfig};
 
-/// One run at a time: ggml's threads spin, and two runs on two cores would take far longer than twice.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Runs with more than one thread have the machine to themselves: ggml's threads spin, and two such runs
+/// on two cores would take far longer than twice.
+pub enum Place {
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+static PLACES: RwLock<()> = RwLock::new(());
+
+/// A place for runs with so many threads.
+pub fn place(threads: u32) -> Place {
+    if threads == 1 {
+        Place::Shared(PLACES.read().unwrap_or_else(PoisonError::into_inner))
+    } else {
+        Place::Alone(PLACES.write().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A folder on the disk that the project is on (a tmpfs has no O_DIRECT), removed at the end.
