@@ -1,9 +1,9 @@
 //! One stretch of anonymous memory for all slices.
 //!
 //! It is mapped once and asks for huge pages, which more than double O_DIRECT throughput. A fresh page
-//! costs several times the copy into it, so a thread of lowest priority brings pages in ahead of their
-//! first use, as far as the compute threads leave it time. Whatever it has not reached comes with the
-//! first read into it; loading waits for neither.
+//! costs several times the copy into it, so a thread of lowest priority brings pages in while the model
+//! loads. Loading doesn't wait for it, and it ends with loading, since beside spinning compute threads it
+//! would cost more than it brings. The other pages come with the first read into them, on the lanes.
 #![expect(
     unsafe_code,
     reason = "raw memory that reads and kernels write and read through pointers"
@@ -79,6 +79,12 @@ impl Arena {
         Ok(Self { base, bytes, mapping, mapping_bytes, populating: Some(populating), stop })
     }
 
+    /// Leaves the pages that are not there yet to their first use. The thread ends by itself; waiting
+    /// here for one of lowest priority could take long on a busy machine.
+    pub fn stop_populating(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Length in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -144,7 +150,7 @@ fn populate(address: usize, bytes: usize, stop: &AtomicBool) {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop_populating();
         if let Some(populating) = self.populating.take() {
             let _ = populating.join();
         }

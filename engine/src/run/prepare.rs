@@ -118,8 +118,9 @@ impl Flash {
         Ok(Self { plan, arena, lanes, direct_io })
     }
 
-    /// The store.
+    /// The store; the model is loaded.
     pub(super) fn into_store(self, info: &ModelInfo, poison: bool) -> ExpertStore {
+        self.arena.stop_populating();
         ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, poison)
     }
 }
