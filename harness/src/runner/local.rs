@@ -136,7 +136,11 @@ impl Executor for LocalExecutor {
             }
         };
         let wall = start.elapsed();
-        while open && let Ok(line) = lines.recv_timeout(TICK) {
+        // The rest of the output ends with the process, unless something else holds it open.
+        let patience = Instant::now() + GRACE;
+        while open
+            && let Ok(line) = lines.recv_timeout(patience.saturating_duration_since(Instant::now()))
+        {
             on_line(&line);
         }
         Ok(Ended { exit: exit(status), stopped, wall })
