@@ -9,7 +9,8 @@ use bmoe_engine::flash::arena::Arena;
 use bmoe_engine::flash::file::SliceFiles;
 use bmoe_engine::flash::lanes::Lanes;
 use bmoe_engine::flash::layout::{ExpertLayout, ExpertTensor, LayerLayout, Projection};
-use bmoe_engine::flash::store::{ExpertStore, MemoryPlan};
+use bmoe_engine::flash::memory::MemoryPlan;
+use bmoe_engine::flash::store::ExpertStore;
 use proptest::prelude::*;
 
 const N_EXPERT: u32 = 7;

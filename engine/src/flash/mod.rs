@@ -9,5 +9,7 @@ pub mod arena;
 pub mod file;
 pub mod lanes;
 pub mod layout;
+pub mod memory;
 pub mod regions;
 pub mod store;
+mod window;

@@ -7,7 +7,8 @@ use crate::error::EngineError;
 use crate::flash::arena::Arena;
 use crate::flash::file::SliceFiles;
 use crate::flash::lanes::{Lanes, MAX_LANES};
-use crate::flash::store::{ExpertStore, MemoryPlan};
+use crate::flash::memory::MemoryPlan;
+use crate::flash::store::ExpertStore;
 use crate::llama::gguf::ModelInfo;
 
 /// Cores that this process may use: more threads than that make ggml's spinning barriers hundreds of

@@ -10,7 +10,7 @@ use bmoe_trace::csv::{MetricsCsv, RouteCsv};
 use bmoe_trace::line::{Line, Prefill, Progress, Ready};
 use bmoe_trace::record::{Outcome, Record, RunEnd, TokenRecord};
 
-use super::summary::{self, Totals, mib, percent, seconds};
+use super::summary::{self, Totals, mib, seconds};
 
 use crate::error::EngineError;
 
@@ -166,7 +166,7 @@ impl<W: Write> Lines<W> {
             mgmt_ms: ms(cost.mgmt_ns),
             stall_ms: 0.0,
             read_mb: mib(cost.expert_read_bytes),
-            cache_hit_pct: percent(token.cumulative_hit_rate),
+            cache_hit_pct: self.totals.hit_pct(token),
             majflt: cost.major_faults,
             cpu_ms: ms(cost.cpu_ns),
             delta_text: std::mem::take(&mut self.delta),

@@ -29,6 +29,13 @@ impl Totals {
         }
     }
 
+    /// Cumulative hit rate in percent; -1 without a cache.
+    pub(super) fn hit_pct(&self, token: &TokenRecord) -> f64 {
+        let cached = self.load.as_ref().is_some_and(|l| l.cache_budget_bytes > 0);
+        let rate = token.cumulative_hit_rate;
+        if cached && !rate.is_nan() { 100.0 * rate } else { -1.0 }
+    }
+
     /// The fields of `BMOE_DONE`; what was not reached is 0.
     pub(super) fn done(&self, end: &RunEnd) -> Done {
         let load = self.load.as_ref();
@@ -43,7 +50,7 @@ impl Totals {
             prefill_s,
             prefill_tps: rate(n_prompt, prefill_s),
             load_s: load.map_or(0.0, |l| seconds(l.load_ns)),
-            cache_hit_pct: percent(self.last.as_ref().map_or(f64::NAN, |t| t.cumulative_hit_rate)),
+            cache_hit_pct: self.last.as_ref().map_or(-1.0, |t| self.hit_pct(t)),
             n_prompt,
             compute_s_tok: per_token(seconds(self.sum.compute_ns)),
             io_s_tok: per_token(seconds(self.sum.io_wait_ns)),
@@ -106,7 +113,7 @@ pub(super) fn for_people(done: &Done, streaming: bool) -> String {
         done.peak_rss_mib,
     );
     if streaming {
-        let hits = if done.cache_budget_mib <= 0.0 || done.cache_hit_pct < 0.0 {
+        let hits = if done.cache_hit_pct < 0.0 {
             "none (no cache)".to_owned()
         } else {
             format!("{:.1} %", done.cache_hit_pct)
@@ -132,10 +139,6 @@ pub(super) fn mib(bytes: u64) -> f64 {
 
 pub(super) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-pub(super) fn percent(rate: f64) -> f64 {
-    if rate.is_nan() { -1.0 } else { 100.0 * rate }
 }
 
 fn rate(tokens: u32, seconds: f64) -> f64 {
