@@ -121,6 +121,40 @@ fn several_micro_batches() {
     }
 }
 
+/// Few experts with narrow feed-forward parts: the down projection's input is no larger than the gate's,
+/// so ggml's allocator gives both the same address.
+#[test]
+fn narrow_activations() {
+    let _place = common::place(2);
+    let folder = common::folder();
+    for arch in ["qwen3moe", "qwen2moe", "gemma4", "gpt-oss"] {
+        let mut shape = common::tiny(arch).with_type(WeightType::Q8_0).unwrap();
+        for (expert_ffn, n_expert_used) in [(256, 1), (128, 2), (64, 3), (64, 4), (32, 4)] {
+            shape.dims.expert_ffn = expert_ffn;
+            let name = format!("{arch}-{expert_ffn}");
+            let model = common::model(folder.path(), &shape, &name, None);
+            for (threads, ubatch_tokens, tokens) in [(1, 512, 1), (2, 512, 20), (1, 1, 7)] {
+                let base = RunConfig {
+                    n_expert_used,
+                    threads,
+                    ubatch_tokens,
+                    prompt: common::prompt(tokens),
+                    ..common::config(&model, Mode::Resident)
+                };
+                let (resident, _) = common::run(&base).unwrap();
+                for cache_mib in [0, 64] {
+                    let config = RunConfig { mode: Mode::Stream, cache_mib, ..base.clone() };
+                    let (streamed, _) = common::run(&config).unwrap();
+                    assert_eq!(
+                        streamed.logits_sha256, resident.logits_sha256,
+                        "{name}, top-{n_expert_used}, {threads} threads, {tokens} tokens, {cache_mib} MiB"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// The stock memory-mapped baseline computes the same, too.
 #[test]
 fn mmap_equals_resident() {

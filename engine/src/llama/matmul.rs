@@ -54,8 +54,9 @@ pub(super) unsafe extern "C" fn matmul(
     }
     // SAFETY: a replaced MUL_MAT_ID node and its second source.
     let (node, input) = unsafe { (&*node, &*(*node).src[1]) };
-    // Addresses have fewer than 56 bits.
-    let source = input.data as usize | (op.kernel.activation_type as usize) << 56;
+    // The tensor, not its data: ggml may put the down projection's input where the gate's was. Addresses
+    // have fewer than 56 bits.
+    let source = std::ptr::from_ref(input).addr() | (op.kernel.activation_type as usize) << 56;
     let convert =
         !op.kernel.takes_f32() && shared.activations.source.load(Ordering::Relaxed) != source;
     if thread == 0 {

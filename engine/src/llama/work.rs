@@ -68,7 +68,8 @@ impl Work {
 /// written by all threads of an operation, each its own, before the operation's first barrier.
 pub(super) struct Activations {
     buffer: UnsafeCell<Vec<u64>>,
-    /// What was converted last: address and type. Gate and up share one conversion. 0 = nothing.
+    /// What was converted last in this event: the tensor's address and the type. Gate and up share one
+    /// conversion. 0 = nothing.
     pub(super) source: AtomicUsize,
 }
 
