@@ -1,6 +1,7 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use bmoe_engine::EngineError;
 use bmoe_trace::{Mode, RunConfig};
@@ -107,6 +108,37 @@ pub(crate) struct Generate {
 }
 
 impl Generate {
+    /// Refuses outputs that would overwrite a model or each other.
+    ///
+    /// # Errors
+    /// The first such output.
+    pub(crate) fn check_outputs(&self) -> Result<(), EngineError> {
+        let outputs: Vec<(&str, &Path)> =
+            [("--trace", &self.trace), ("--csv", &self.csv), ("--route-trace", &self.route_trace)]
+                .into_iter()
+                .filter_map(|(option, path)| Some((option, path.as_deref()?)))
+                .collect();
+        for (i, (option, path)) in outputs.iter().enumerate() {
+            let mut start = [0; 4];
+            let is_model = path.is_file()
+                && std::fs::File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok()
+                && start == *b"GGUF";
+            if is_model {
+                return Err(EngineError::Config(format!(
+                    "{option} {} is a GGUF model, which would be overwritten; give another file",
+                    path.display()
+                )));
+            }
+            if let Some((other, _)) = outputs[..i].iter().find(|(_, p)| same_file(p, path)) {
+                return Err(EngineError::Config(format!(
+                    "{other} and {option} name the same file, {}; give two",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The run that the arguments describe.
     ///
     /// # Errors
@@ -140,5 +172,17 @@ impl Generate {
             n_expert_used: self.n_expert_used,
             hash_logits: self.hash_logits,
         })
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    let whole = |p: &Path| {
+        let folder = p.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        p.canonicalize()
+            .or_else(|_| Ok(folder.canonicalize()?.join(p.file_name().unwrap_or_default())))
+    };
+    match (whole(a), whole(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        (Err::<_, std::io::Error>(_), _) | (_, Err(_)) => a == b,
     }
 }

@@ -97,6 +97,15 @@ pub enum EngineError {
     /// A read failed in the middle of the run.
     #[error("{0}; the run ends here, since going on would compute with wrong weights")]
     Read(#[from] ReadError),
+    /// A file of the model is not the one that the run began with.
+    #[error(
+        "{} was changed while the run read it, so its results can't be trusted; run it again",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The graph uses the experts in a way that the engine doesn't understand.
     #[error("{0}; run this model with --mode mmap or --mode resident")]
     Graph(String),
@@ -120,13 +129,27 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// What a signal makes of a run; `None` for 0, no signal.
+    #[must_use]
+    pub fn interrupted(signal: usize) -> Option<Self> {
+        match signal {
+            0 => None,
+            2 => Some(Self::Interrupted { signal: "SIGINT" }),
+            _ => Some(Self::Interrupted { signal: "SIGTERM" }),
+        }
+    }
+
     /// The exit code of the program: 3 = the model or a setting was refused, 4 = the run failed on
     /// the way, 130 and 143 = SIGINT and SIGTERM.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Model(_) | Self::Config(_) | Self::Open(_) | Self::Memory { .. } => 3,
-            Self::Read(_) | Self::Graph(_) | Self::Llama(_) | Self::Output { .. } => 4,
+            Self::Read(_)
+            | Self::Changed { .. }
+            | Self::Graph(_)
+            | Self::Llama(_)
+            | Self::Output { .. } => 4,
             Self::Interrupted { signal: "SIGINT" } => 130,
             Self::Interrupted { .. } => 143,
         }

@@ -2,6 +2,7 @@
 
 mod cli;
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -23,12 +24,9 @@ fn main() -> ExitCode {
             if args.progress {
                 let line = Line::Error(ErrorLine { fatal: true, msg: e.to_string() });
                 // Standard output may be what failed; the line below says it all the same.
-                let _ = std::io::Write::write_all(
-                    &mut std::io::stdout(),
-                    format!("{line}\n").as_bytes(),
-                );
+                let _ = writeln!(std::io::stdout(), "{line}");
             }
-            eprintln!("error: {e}");
+            let _ = writeln!(std::io::stderr(), "error: {e}");
             ExitCode::from(e.exit_code())
         }
     }
@@ -36,6 +34,7 @@ fn main() -> ExitCode {
 
 fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
     let config = args.run_config()?;
+    args.check_outputs()?;
     let stop = Arc::new(AtomicUsize::new(0));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)
@@ -44,13 +43,13 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
     let mut sinks: Vec<Box<dyn RecordSink>> =
         vec![Box::new(Lines::new(std::io::stdout(), args.progress))];
     if let Some(path) = &args.trace {
-        sinks.push(Box::new(TraceFile::create(path)?));
+        sinks.push(Box::new(TraceFile::new(path)));
     }
     if let Some(path) = &args.csv {
-        sinks.push(Box::new(MetricsFile::create(path)?));
+        sinks.push(Box::new(MetricsFile::new(path)));
     }
     if let Some(path) = &args.route_trace {
-        sinks.push(Box::new(RouteFile::create(path)?));
+        sinks.push(Box::new(RouteFile::new(path)));
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
     let options = RunOptions { started, verbose: args.verbose, poison: false, stop };

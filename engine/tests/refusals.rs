@@ -114,9 +114,17 @@ fn settings_that_do_not_fit() {
     };
     refused(&["--io-threads", "9"], 3, &["--io-threads 9", "1 to 8"]);
     refused(&["--io-threads", "0"], 3, &["--io-threads 0", "1 to 8"]);
-    refused(&["--ctx", "10", "-n", "10"], 3, &["1 tokens", "10 more", "holds 10", "--ctx 11"]);
+    refused(&["--ctx", "10", "-n", "10"], 3, &["-n asks for 10", "holds 10", "--ctx"]);
     refused(&["--n-expert-used", "999"], 3, &["999", "experts"]);
     refused(&["--ubatch", "0"], 3, &["--ubatch"]);
+    refused(&["--ctx", "1000000000"], 3, &["--ctx 1000000000", "context of 4096", "or less"]);
+
+    let long = common::prompt(20);
+    self::refused(
+        &["-m", &model, "-p", &long, "--ctx", "25", "-n", "10"],
+        3,
+        &["20 tokens", "10 more", "holds 25", "--ctx 30"],
+    );
 
     // Experts of more than 1 MiB, so that a whole MiB is too small a cache.
     let f32 = common::tiny("gpt-oss").with_type(bmoe_synth::WeightType::F32).unwrap();
@@ -135,6 +143,39 @@ fn settings_that_do_not_fit() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("run.toml") && stderr.contains("cache_mb"), "{stderr}");
     assert_eq!(engine(&["--config", &run, "-n", "5"]).status.code(), Some(2));
+}
+
+#[test]
+fn outputs_never_destroy_a_model_or_each_other() {
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let bytes = std::fs::metadata(&model).unwrap().len();
+    let m = model.display().to_string();
+    for option in ["--trace", "--csv", "--route-trace"] {
+        refused(&["-m", &m, "-p", "a", option, &m], 3, &[option, "m.gguf", "overwritten"]);
+    }
+    assert_eq!(std::fs::metadata(&model).unwrap().len(), bytes);
+    let csv = folder.path().join("old.csv");
+    std::fs::write(&csv, "earlier results").unwrap();
+    let out = csv.display().to_string();
+    refused(
+        &["-m", &m, "-p", "a", "--csv", &out, "--trace", &out],
+        3,
+        &["--trace and --csv", "old.csv"],
+    );
+    // A refused run leaves older files alone.
+    refused(&["-m", "/nowhere/m.gguf", "-p", "a", "--csv", &out], 3, &["/nowhere/m.gguf"]);
+    refused(&["-m", &m, "-p", "a", "--csv", &out, "--cache-mb", "0", "--ctx", "3"], 3, &["--ctx"]);
+    assert_eq!(std::fs::read_to_string(&csv).unwrap(), "earlier results");
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let folder = common::folder();
+    let pipe = folder.path().join("pipe.gguf");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    refused(&["-m", &pipe.display().to_string(), "-p", "a"], 3, &["pipe.gguf", "not a GGUF"]);
 }
 
 #[test]

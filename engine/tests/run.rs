@@ -3,7 +3,10 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use bmoe_cache::{Cache, EntrySizes, Lru};
 use bmoe_engine::run::{RecordSink, RunOptions};
@@ -14,7 +17,8 @@ use bmoe_trace::{Mode, RunConfig};
 
 #[test]
 fn loading_for_streaming_reads_no_expert_byte() {
-    let _place = common::place(1);
+    // The kernel counts the bytes of the whole process: no other test may read at the same time.
+    let _place = common::place(2);
     let folder = common::folder();
     for split in [None, Some(2)] {
         let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", split);
@@ -111,16 +115,57 @@ fn positions_micro_batches_and_times_add_up() {
     assert!(records.prefill().time_to_first_token_ns >= records.load().load_ns);
 }
 
-/// Cuts the model's file off when the first token is done.
-struct Cutter(std::path::PathBuf);
+/// Does something to the model's file when the first token is done.
+struct Meddler<'a>(&'a dyn Fn(&std::fs::File), std::path::PathBuf);
 
-impl RecordSink for Cutter {
+impl RecordSink for Meddler<'_> {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
         if matches!(record, Record::Token(t) if t.step == 1) {
-            std::fs::File::options().write(true).open(&self.0).unwrap().set_len(1 << 20).unwrap();
+            (self.0)(&std::fs::File::options().write(true).open(&self.1).unwrap());
         }
         Ok(())
     }
+}
+
+#[test]
+fn a_model_that_is_written_to_meanwhile_spoils_the_run() {
+    let _place = common::place(1);
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let config = common::config(&model, Mode::Stream);
+    let mut meddler = Meddler(&|f| f.write_all_at(b"GGUF", 0).unwrap(), model);
+    let error = generate(&config, &RunOptions::default(), &mut [&mut meddler]).unwrap_err();
+    assert!(error.to_string().contains("m.gguf was changed"), "{error}");
+    assert_eq!(error.exit_code(), 4);
+}
+
+#[test]
+fn weights_that_are_not_numbers_are_an_error() {
+    let _place = common::place(1);
+    let folder = common::folder();
+    let shape = common::tiny("qwen3moe").with_type(bmoe_synth::WeightType::F16).unwrap();
+    let model = common::model(folder.path(), &shape, "m", None);
+    // 0xFFFF is a NaN; the experts are by far the largest part of the file.
+    let file = std::fs::File::options().write(true).open(&model).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    file.write_all_at(&vec![0xFF; (bytes / 2) as usize], bytes / 4).unwrap();
+    let error = generate(&common::config(&model, Mode::Stream), &RunOptions::default(), &mut [])
+        .unwrap_err();
+    assert!(error.to_string().contains("not numbers"), "{error}");
+}
+
+#[test]
+fn a_signal_while_loading_is_an_interruption() {
+    let _place = common::place(1);
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let options = RunOptions { stop: Arc::new(AtomicUsize::new(15)), ..RunOptions::default() };
+    let mut records = common::Records::default();
+    let config = common::config(&model, Mode::Resident);
+    let error = generate(&config, &options, &mut [&mut records]).unwrap_err();
+    assert_eq!(error.exit_code(), 143);
+    let Some(Record::End(end)) = records.0.last() else { panic!("no last record") };
+    assert_eq!(end.outcome, Outcome::Interrupted { signal: "SIGTERM".into() });
 }
 
 #[test]
@@ -132,7 +177,7 @@ fn a_read_error_ends_the_run_with_that_error() {
         let config =
             RunConfig { cache_mib, threads, odirect, ..common::config(&model, Mode::Stream) };
         let mut records = common::Records::default();
-        let mut cutter = Cutter(model);
+        let mut cutter = Meddler(&|f| f.set_len(1 << 20).unwrap(), model);
         let error = generate(&config, &RunOptions::default(), &mut [&mut records, &mut cutter])
             .unwrap_err();
         assert_eq!(error.exit_code(), 4);

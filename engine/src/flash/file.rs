@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bmoe_trace::record::DirectIo;
 use rustix::fs::{Advice, OFlags, fadvise};
@@ -15,6 +16,8 @@ pub struct SliceFile {
     /// Its path, for messages.
     pub path: PathBuf,
     file: File,
+    /// Length and time of the last change when it was opened.
+    state: Option<(u64, SystemTime)>,
 }
 
 /// All files of a model, opened alike.
@@ -71,7 +74,8 @@ impl SliceFiles {
                     .custom_flags(flags.bits() as i32)
                     .open(path)
                     .map_err(|source| OpenError { path: path.clone(), source })?;
-                Ok(SliceFile { path: path.clone(), file })
+                let state = state(&file);
+                Ok(SliceFile { path: path.clone(), file, state })
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { files, direct: false })
@@ -113,11 +117,22 @@ impl SliceFiles {
         &self.files[file].path
     }
 
+    /// A file that was written to since it was opened (one that was replaced is still the old one here).
+    #[must_use]
+    pub fn changed(&self) -> Option<PathBuf> {
+        self.files.iter().find(|f| state(&f.file) != f.state).map(|f| f.path.clone())
+    }
+
     /// The open file.
     #[must_use]
     pub(super) fn file(&self, file: usize) -> &File {
         &self.files[file].file
     }
+}
+
+fn state(file: &File) -> Option<(u64, SystemTime)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
 }
 
 fn unavailable(reason: String) -> DirectIo {

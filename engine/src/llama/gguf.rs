@@ -16,6 +16,8 @@ pub struct ModelInfo {
     pub arch: String,
     /// `<arch>.block_count`.
     pub n_layer: u32,
+    /// `<arch>.context_length`: what the model was made for; 0 = not said.
+    pub context_tokens: u32,
     /// `<arch>.expert_count`; 0 = not a Mixture of Experts.
     pub n_expert: u32,
     /// `<arch>.expert_used_count`.
@@ -49,6 +51,10 @@ impl Drop for Header {
 impl Header {
     fn open(path: &Path) -> Result<Self, ModelError> {
         let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
+        // Opening a pipe would wait for whoever writes to it.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(ModelError::NotGguf { path: path.to_owned() });
+        }
         let mut magic = [0; 4];
         let mut file = std::fs::File::open(path).map_err(unreadable)?;
         match std::io::Read::read_exact(&mut file, &mut magic) {
@@ -169,6 +175,7 @@ impl ModelInfo {
 
         let mut info = Self {
             n_layer: n_layer as u32,
+            context_tokens: main.number(&key("context_length")).unwrap_or(0) as u32,
             n_expert: n_expert as u32,
             n_expert_used: n_expert_used as u32,
             file_bytes: 0,

@@ -189,7 +189,7 @@ impl Hook {
 
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {
         let signal = self.shared.stop.load(Ordering::Relaxed);
-        self.main().failure.take().or_else(|| interrupted(signal))
+        self.main().failure.take().or_else(|| EngineError::interrupted(signal))
     }
 
     /// Looks at a node and replaces it if it is one of those above.
@@ -252,14 +252,6 @@ impl Hook {
         main.failure.get_or_insert(error);
         self.shared.failed.store(true, Ordering::Release);
         replace(node, fetch::nothing, std::ptr::null_mut(), 1);
-    }
-}
-
-fn interrupted(signal: usize) -> Option<EngineError> {
-    match signal {
-        0 => None,
-        2 => Some(EngineError::Interrupted { signal: "SIGINT" }),
-        _ => Some(EngineError::Interrupted { signal: "SIGTERM" }),
     }
 }
 

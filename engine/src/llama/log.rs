@@ -1,6 +1,7 @@
 //! llama.cpp's log: kept, so that its last error can be part of ours; printed only when asked for.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -17,9 +18,23 @@ pub fn start(verbose: bool) {
         // SAFETY: the callback is a function without state, valid for the process's life.
         unsafe {
             sys::llama_log_set(Some(receive), std::ptr::null_mut());
+            sys::ggml_set_abort_callback(Some(give_up));
             sys::llama_backend_init();
         }
     });
+}
+
+/// ggml found its own assumptions broken, most often by a damaged model. There is no way back into the
+/// program from there; this replaces a stack trace by one line.
+unsafe extern "C" fn give_up(message: *const c_char) {
+    // SAFETY: ggml passes a NUL-terminated string.
+    let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+    let message = message.trim();
+    let _ = writeln!(
+        std::io::stderr(),
+        "error: llama.cpp gave up: {message}; the model is damaged or of a kind that it can't run"
+    );
+    signal_hook::low_level::exit(4);
 }
 
 /// The last line that llama.cpp logged as an error since the last call.
@@ -34,7 +49,7 @@ unsafe extern "C" fn receive(level: ggml_log_level, text: *const c_char, _: *mut
     // SAFETY: ggml passes a NUL-terminated string that lives for the call.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     if VERBOSE.load(Ordering::Relaxed) {
-        eprint!("{text}");
+        let _ = write!(std::io::stderr(), "{text}");
     }
     if level == sys::GGML_LOG_LEVEL_ERROR {
         let line = text.trim();

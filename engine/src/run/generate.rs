@@ -1,5 +1,6 @@
 //! Load, prefill, decode greedily, and record what each step cost.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -64,13 +65,17 @@ pub fn generate(
     sinks: &mut [&mut dyn RecordSink],
 ) -> Result<RunEnd, EngineError> {
     log::start(options.verbose);
+    if config.model.as_os_str().is_empty() {
+        return Err(EngineError::Config("no model is given; name a GGUF file as the model".into()));
+    }
     let info = ModelInfo::read(&config.model)?;
     if config.mode == Mode::Stream {
         info.check_streamable()?;
     }
     let config = resolve(config, &info)?;
     if config.threads > super::default_threads() {
-        eprintln!(
+        let _ = writeln!(
+            std::io::stderr(),
             "warning: {} threads on {} cores: ggml's barriers spin, expect a large slowdown",
             config.threads,
             super::default_threads()
@@ -132,7 +137,8 @@ fn run(
     let read_before = bytes_read();
     let stop = Arc::clone(&options.stop);
     let cancelled = || stop.load(Ordering::Relaxed) != 0;
-    let model = Model::load(info, config.mode, config.n_expert_used, &cancelled)?;
+    let model = Model::load(info, config.mode, config.n_expert_used, &cancelled)
+        .map_err(|e| EngineError::interrupted(stop.load(Ordering::Relaxed)).unwrap_or(e))?;
     let read_bytes = read_before.zip(bytes_read()).map(|(before, after)| after - before);
 
     let tokens = model.tokenize(&config.prompt)?;
@@ -167,6 +173,9 @@ fn run(
     let result = decode(config, options, &model, &mut context, &tokens, sinks, totals);
     if let Some(store) = context.hook().store() {
         *peaks = (store.peak_cache_bytes(), store.peak_event_bytes());
+        if let (Ok(()), Some(path)) = (&result, store.lanes().files().changed()) {
+            return Err(EngineError::Changed { path });
+        }
     }
     result
 }
@@ -220,7 +229,7 @@ fn decode(
     let hashing = config.hash_logits;
     let mut meter = Meter::start();
     context.decode(prompt, 0, hashing)?;
-    let mut next = sample(context, prompt.len(), hashing, &mut totals.hash);
+    let mut next = sample(context, prompt.len(), hashing, &mut totals.hash)?;
     let time_to_first_token_ns = options.started.elapsed().as_nanos() as u64;
     let cost = meter.read(context);
     emit_routes(context, sinks)?;
@@ -248,7 +257,7 @@ fn decode(
             sink.text(text)?;
         }
         context.decode(&[token], position, hashing)?;
-        next = sample(context, 1, hashing, &mut totals.hash);
+        next = sample(context, 1, hashing, &mut totals.hash)?;
         emit_routes(context, sinks)?;
         let cost = meter.read(context);
         totals.tokens = step;
@@ -273,7 +282,15 @@ fn decode(
 }
 
 /// The most probable token; the smallest of equals. Hashes the logits on the way.
-fn sample(context: &Context<'_>, tokens: usize, all: bool, hash: &mut Option<Sha256>) -> i32 {
+///
+/// # Errors
+/// A logit is not a number: the weights are damaged, and no choice would mean anything.
+fn sample(
+    context: &Context<'_>,
+    tokens: usize,
+    all: bool,
+    hash: &mut Option<Sha256>,
+) -> Result<i32, EngineError> {
     if let Some(hash) = hash {
         for i in if all { 0..tokens } else { tokens - 1..tokens } {
             for logit in context.logits(i) {
@@ -285,9 +302,13 @@ fn sample(context: &Context<'_>, tokens: usize, all: bool, hash: &mut Option<Sha
     for (token, &logit) in context.logits(tokens - 1).iter().enumerate() {
         if logit > best.0 {
             best = (logit, token as i32);
+        } else if logit.is_nan() {
+            return Err(EngineError::Llama(
+                "the logits are not numbers; the model's weights are damaged".into(),
+            ));
         }
     }
-    best.1
+    Ok(best.1)
 }
 
 /// Measures one stretch of work.

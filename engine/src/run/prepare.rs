@@ -34,6 +34,25 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
     if resolved.ubatch_tokens == 0 || resolved.ctx_tokens == 0 {
         return refuse("--ubatch and --ctx must be at least 1".into());
     }
+    if resolved.n_predict >= resolved.ctx_tokens {
+        return refuse(format!(
+            "-n asks for {} tokens, but the context holds {} with the prompt; give a larger --ctx or a \
+             smaller -n",
+            resolved.n_predict, resolved.ctx_tokens
+        ));
+    }
+    if info.context_tokens > 0 && resolved.ctx_tokens > info.context_tokens {
+        return refuse(format!(
+            "--ctx {} is more than the model's context of {} tokens; give --ctx {} or less",
+            resolved.ctx_tokens, info.context_tokens, info.context_tokens
+        ));
+    }
+    if resolved.model.to_str().is_none() {
+        return refuse(format!(
+            "the model's path {} is not UTF-8, so no record can hold it; rename it",
+            resolved.model.display()
+        ));
+    }
     if resolved.prompt.is_empty() {
         return refuse("the prompt is empty; give one with --prompt or --prompt-file".into());
     }

@@ -46,28 +46,34 @@ fn create(path: &Path) -> Result<File, EngineError> {
 
 /// The binary trace. Everything up to the last finished token reaches the system at once, so it
 /// survives the death of the process.
+///
+/// Like all file sinks it creates its file, replacing an older one, when the run starts to load: a run
+/// that is refused before leaves older results alone.
 pub struct TraceFile {
     path: PathBuf,
-    writer: TraceWriter<BufWriter<File>>,
+    writer: Option<TraceWriter<BufWriter<File>>>,
 }
 
 impl TraceFile {
-    /// Creates the file, replacing an older one.
-    ///
-    /// # Errors
-    /// It can't be written.
-    pub fn create(path: &Path) -> Result<Self, EngineError> {
-        let file = BufWriter::new(create(path)?);
-        let writer = TraceWriter::new(file).map_err(|e| output_error(path, e))?;
-        Ok(Self { path: path.to_owned(), writer })
+    /// Writes to `path`.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), writer: None }
     }
 }
 
 impl RecordSink for TraceFile {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
-        self.writer.write(record).map_err(|e| output_error(&self.path, e))?;
+        let error = |e| output_error(&self.path, e);
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => {
+                none.insert(TraceWriter::new(BufWriter::new(create(&self.path)?)).map_err(error)?)
+            }
+        };
+        writer.write(record).map_err(error)?;
         if !matches!(record, Record::Route(_)) {
-            self.writer.flush().map_err(|e| output_error(&self.path, e))?;
+            writer.flush().map_err(error)?;
         }
         Ok(())
     }
@@ -80,44 +86,48 @@ impl RecordSink for TraceFile {
 /// `--csv`
 pub struct MetricsFile {
     path: PathBuf,
-    csv: MetricsCsv<File>,
+    csv: Option<MetricsCsv<File>>,
 }
 
 impl MetricsFile {
-    /// Creates the file, replacing an older one.
-    ///
-    /// # Errors
-    /// It can't be written.
-    pub fn create(path: &Path) -> Result<Self, EngineError> {
-        Ok(Self { path: path.to_owned(), csv: MetricsCsv::new(create(path)?) })
+    /// Writes to `path`.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), csv: None }
     }
 }
 
 impl RecordSink for MetricsFile {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
-        self.csv.record(record).map_err(|e| output_error(&self.path, e))
+        let csv = match &mut self.csv {
+            Some(csv) => csv,
+            none => none.insert(MetricsCsv::new(create(&self.path)?)),
+        };
+        csv.record(record).map_err(|e| output_error(&self.path, e))
     }
 }
 
 /// `--route-trace`
 pub struct RouteFile {
     path: PathBuf,
-    csv: RouteCsv<BufWriter<File>>,
+    csv: Option<RouteCsv<BufWriter<File>>>,
 }
 
 impl RouteFile {
-    /// Creates the file, replacing an older one.
-    ///
-    /// # Errors
-    /// It can't be written.
-    pub fn create(path: &Path) -> Result<Self, EngineError> {
-        Ok(Self { path: path.to_owned(), csv: RouteCsv::new(BufWriter::new(create(path)?)) })
+    /// Writes to `path`.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), csv: None }
     }
 }
 
 impl RecordSink for RouteFile {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
-        self.csv.record(record).map_err(|e| output_error(&self.path, e))
+        let csv = match &mut self.csv {
+            Some(csv) => csv,
+            none => none.insert(RouteCsv::new(BufWriter::new(create(&self.path)?))),
+        };
+        csv.record(record).map_err(|e| output_error(&self.path, e))
     }
 
     fn wants_routes(&self) -> bool {
@@ -204,10 +214,12 @@ impl<W: Write> Lines<W> {
     fn finish(&mut self, end: &RunEnd) -> io::Result<()> {
         writeln!(self.out)?;
         if end.outcome == Outcome::Complete {
-            eprint!("{}", summary::for_people(&self.totals.done(end), self.streaming));
+            let mut text = summary::for_people(&self.totals.done(end), self.streaming);
             if let Some(hash) = &end.logits_sha256 {
-                eprintln!("logits   sha256 {hash}");
+                text += &format!("logits   sha256 {hash}\n");
             }
+            // The results are out; a closed standard error is no reason to fail.
+            let _ = io::stderr().write_all(text.as_bytes());
         }
         Ok(())
     }
