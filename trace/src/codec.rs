@@ -27,12 +27,15 @@ fn bincode_config() -> impl bincode::config::Config {
     bincode::config::standard()
 }
 
-/// A trace that can't be read.
+/// A trace that can't be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
-    /// The storage failed.
+    /// The storage failed while reading.
     #[error("cannot read the trace: {0}")]
-    Io(#[from] io::Error),
+    Read(#[source] io::Error),
+    /// The storage failed while writing. What the system said, alone: the caller knows the file.
+    #[error(transparent)]
+    Write(io::Error),
     /// Another kind of file.
     #[error("not a bmoe trace (it does not start with \"BMOETRC\")")]
     NotATrace,
@@ -70,8 +73,8 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// The writer failed.
     pub fn new(mut out: W) -> Result<Self, CodecError> {
-        out.write_all(&MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
+        out.write_all(&MAGIC).map_err(CodecError::Write)?;
+        out.write_all(&VERSION.to_le_bytes()).map_err(CodecError::Write)?;
         Ok(Self { out, frame: Vec::with_capacity(4096) })
     }
 
@@ -92,8 +95,7 @@ impl<W: Write> TraceWriter<W> {
         let crc = crc32fast::hash(payload);
         self.frame[..4].copy_from_slice(&length.to_le_bytes());
         self.frame[4..8].copy_from_slice(&crc.to_le_bytes());
-        self.out.write_all(&self.frame)?;
-        Ok(())
+        self.out.write_all(&self.frame).map_err(CodecError::Write)
     }
 
     /// Hands everything written so far to the operating system.
@@ -101,7 +103,7 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// The writer failed.
     pub fn flush(&mut self) -> Result<(), CodecError> {
-        Ok(self.out.flush()?)
+        self.out.flush().map_err(CodecError::Write)
     }
 
     /// The writer underneath.
@@ -209,14 +211,14 @@ impl<R: Read> TraceReader<R> {
 }
 
 /// Reads until the buffer is full or the input ends; returns how many bytes were read.
-fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, CodecError> {
     let mut got = 0;
     while got < buffer.len() {
         match input.read(&mut buffer[got..]) {
             Ok(0) => break,
             Ok(n) => got += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+            Err(e) => return Err(CodecError::Read(e)),
         }
     }
     Ok(got)
@@ -288,6 +290,32 @@ mod tests {
         let mut torn = whole.clone();
         *torn.last_mut().unwrap() ^= 1;
         assert_eq!(read_all(&torn).unwrap().0, [route(0)]);
+    }
+
+    /// Storage on which nothing works.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("bad sector"))
+        }
+    }
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn failures_of_the_storage_say_which_way_the_bytes_went() {
+        let read = TraceReader::new(Broken).err().unwrap().to_string();
+        assert_eq!(read, "cannot read the trace: bad sector");
+        let write = TraceWriter::new(Broken).err().unwrap().to_string();
+        assert_eq!(write, io::Error::from(io::ErrorKind::StorageFull).to_string());
     }
 
     #[test]

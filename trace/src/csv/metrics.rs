@@ -123,7 +123,11 @@ impl<W: Write> MetricsCsv<W> {
     }
 
     fn row(&self, token: &TokenRecord) -> io::Result<String> {
-        let steps = self.start("token")?.config.n_predict;
+        let RunConfig { n_predict: steps, mode, .. } = self.start("token")?.config;
+        // The other modes leave reading to llama.cpp and the kernel, where none of this is seen.
+        let reads_experts = mode == Mode::Stream;
+        let time = |ns| if reads_experts { ms(ns) } else { -1.0 };
+        let count = |n: u64| if reads_experts { n.to_string() } else { "-1".to_owned() };
         let cost = &token.cost;
         let budget = self.budget_bytes();
         // Reads are serial with computation, so the published `io_ms` is the blocked time and
@@ -135,26 +139,27 @@ impl<W: Write> MetricsCsv<W> {
              {io:.3},{lanes:.3},{other:.3},{reads},{device},{hits},{misses}\n",
             step = token.step,
             wall = ms(cost.wall_ns),
-            io = ms(cost.io_wait_ns),
+            io = time(cost.io_wait_ns),
             compute = ms(cost.compute_ns),
-            read_bytes = cost.expert_read_bytes,
+            read_bytes = count(cost.expert_read_bytes),
             hit = hit_pct(budget, token.cumulative_hit_rate),
-            mgmt = ms(cost.mgmt_ns),
+            mgmt = time(cost.mgmt_ns),
             majflt = cost.major_faults,
             cpu = ms(cost.cpu_ns),
             budget = budget as f64 / MIB,
             rss = token.rss_bytes as f64 / MIB,
-            lanes = ms(cost.lane_busy_ns),
+            lanes = time(cost.lane_busy_ns),
             other = ms(cost.other_ns),
-            reads = cost.reads,
-            device = cost.device_read_bytes,
-            hits = cost.hits,
-            misses = cost.misses,
+            reads = count(cost.reads),
+            device = count(cost.device_read_bytes),
+            hits = count(cost.hits),
+            misses = count(cost.misses),
         ))
     }
 
     fn summary(&self, end: &RunEnd) -> io::Result<String> {
-        let model = &self.start("end")?.model;
+        let RunStart { model, config, .. } = self.start("end")?;
+        let reads_experts = |value: f64| if config.mode == Mode::Stream { value } else { -1.0 };
         let budget = self.budget_bytes();
         let tokens = f64::from(end.tokens);
         let per_token = |sum: f64| if end.tokens == 0 { -1.0 } else { sum / tokens };
@@ -180,12 +185,12 @@ impl<W: Write> MetricsCsv<W> {
              outcome={outcome}\n",
             n = end.tokens,
             s_tok = per_token(decode_s),
-            read = self.sum.expert_read_bytes as f64 / MIB,
-            io_s = self.sum.io_wait_ns as f64 / 1e9,
+            read = reads_experts(self.sum.expert_read_bytes as f64 / MIB),
+            io_s = reads_experts(self.sum.io_wait_ns as f64 / 1e9),
             compute = per_token(self.sum.compute_ns as f64 / 1e9),
-            io = per_token(self.sum.io_wait_ns as f64 / 1e9),
+            io = reads_experts(per_token(self.sum.io_wait_ns as f64 / 1e9)),
             hit = hit_pct(budget, self.last.as_ref().map_or(f64::NAN, |t| t.cumulative_hit_rate)),
-            mgmt = per_token(self.sum.mgmt_ns as f64 / 1e9),
+            mgmt = reads_experts(per_token(self.sum.mgmt_ns as f64 / 1e9)),
             resident = self.last.as_ref().map_or(0, |t| t.cache_resident_bytes) as f64 / MIB,
             budget_mib = budget as f64 / MIB,
             majflt = per_token(self.sum.major_faults as f64),
@@ -341,6 +346,32 @@ mod tests {
         assert!(lines[7].starts_with("# summary tokens=2 s/tok=0.100 tok/s=10.000 read_MiB=6.0 "));
         assert!(lines[7].contains(" token_demand_MiB=6.0 layer_demand_MiB=4.0 "), "{text}");
         assert!(lines[7].ends_with(" outcome=complete"), "{text}");
+    }
+
+    #[test]
+    fn what_a_mode_does_not_measure_is_minus_one() {
+        for mode in [Mode::Mmap, Mode::Resident] {
+            let mut start = start();
+            if let Record::Start(start) = &mut start {
+                start.config.mode = mode;
+            }
+            let text = write(&[start, load(DirectIo::NotApplicable), token(1), end(1)]);
+            let lines: Vec<_> = text.lines().collect();
+            let row: HashMap<_, _> = lines[4].split(',').zip(lines[5].split(',')).collect();
+            for name in ["io_ms", "mgmt_ms", "io_wait_ms", "lane_busy_ms"] {
+                assert_eq!(row[name], "-1.000", "{name}");
+            }
+            for name in ["read_bytes", "reads", "device_read_bytes", "hits", "misses"] {
+                assert_eq!(row[name], "-1", "{name}");
+            }
+            assert_eq!((row["compute_ms"], row["other_ms"]), ("55.000", "4.000"));
+            let summary = lines.last().unwrap();
+            for pair in
+                [" read_MiB=-1.0 ", " io_s=-1.00 ", " io_s/tok=-1.000 ", " mgmt_s/tok=-1.000 "]
+            {
+                assert!(summary.contains(pair), "{pair}: {summary}");
+            }
+        }
     }
 
     #[test]
