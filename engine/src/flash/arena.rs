@@ -1,18 +1,16 @@
 //! One stretch of anonymous memory for all slices.
 //!
 //! It is mapped once and asks for huge pages, which more than double O_DIRECT throughput. A fresh page
-//! costs several times the copy into it, so a thread of lowest priority brings pages in while the model
-//! loads. Loading doesn't wait for it, and it ends with loading, since beside spinning compute threads it
-//! would cost more than it brings. The other pages come with the first read into them, on the lanes.
+//! costs several times the copy into it, so frames are reused, never given back to the system. Pages come
+//! with the first read into them, on the lanes: bringing them in ahead would only move the time from
+//! there to loading, and a thread that does it beside the loader slows that down (both want the
+//! process's map of memory).
 #![expect(
     unsafe_code,
     reason = "raw memory that reads and kernels write and read through pointers"
 )]
 
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -32,8 +30,6 @@ pub struct Arena {
     bytes: usize,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
-    populating: Option<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
 }
 
 // SAFETY: the arena is plain memory owned by this value. Who writes where and when is settled by the
@@ -43,7 +39,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Maps `bytes` and starts bringing their pages in.
+    /// Maps `bytes`.
     ///
     /// # Errors
     /// The system has no room for the mapping.
@@ -69,20 +65,7 @@ impl Arena {
         // SAFETY: the range lies within the mapping. Advice may be refused (no huge pages): that costs
         // speed only, and the environment record says which mode the system is in.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-        let stop = Arc::new(AtomicBool::new(false));
-        let populating = {
-            let (stop, address) = (Arc::clone(&stop), base.as_ptr() as usize);
-            std::thread::Builder::new()
-                .name("bmoe-pages".into())
-                .spawn(move || populate(address, bytes, &stop))?
-        };
-        Ok(Self { base, bytes, mapping, mapping_bytes, populating: Some(populating), stop })
-    }
-
-    /// Leaves the pages that are not there yet to their first use. The thread ends by itself; waiting
-    /// here for one of lowest priority could take long on a busy machine.
-    pub fn stop_populating(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        Ok(Self { base, bytes, mapping, mapping_bytes })
     }
 
     /// Length in bytes.
@@ -127,33 +110,8 @@ impl Arena {
     }
 }
 
-/// Brings pages in without changing what they hold, so that it may run beside reads into them.
-fn populate(address: usize, bytes: usize, stop: &AtomicBool) {
-    const LOWEST_PRIORITY: i32 = 19;
-    // Linux takes a thread id here and changes that thread alone. Refused: then it costs some speed.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOWEST_PRIORITY);
-    for offset in (0..bytes).step_by(HUGE_PAGE_BYTES) {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
-        let length = HUGE_PAGE_BYTES.min(bytes - offset);
-        // SAFETY: within the mapping, which outlives this thread (`drop` joins it); populating reads
-        // and writes no byte of a page that is there.
-        let done =
-            unsafe { madvise((address + offset) as *mut _, length, Advice::LinuxPopulateWrite) };
-        if done.is_err() {
-            // Older kernels don't know it; pages then come with their first use.
-            return;
-        }
-    }
-}
-
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.stop_populating();
-        if let Some(populating) = self.populating.take() {
-            let _ = populating.join();
-        }
         // SAFETY: exactly the range that was mapped; the pointers handed out end with their owners,
         // which the store drops before its arena.
         let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
@@ -165,14 +123,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_aligned_and_keeps_its_bytes_while_pages_come_in() {
+    fn memory_is_aligned_and_moves() {
         let mut arena = Arena::new(3 << 20).unwrap();
         assert_eq!(arena.at(0) as usize % HUGE_PAGE_BYTES, 0);
         arena.poison(0, 4096);
         arena.apply(Move { from: 0, to: 8192, bytes: 4096 });
-        if let Some(populating) = arena.populating.take() {
-            populating.join().unwrap();
-        }
         // SAFETY: inside the arena, nothing else uses it.
         let (moved, untouched) = unsafe { (*arena.at(8192 + 4095), *arena.at(4096)) };
         assert_eq!((moved, untouched), (POISON, 0));

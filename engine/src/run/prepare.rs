@@ -116,8 +116,8 @@ pub(super) fn shape(info: &ModelInfo, n_expert_used: u32) -> ModelShape {
     }
 }
 
-/// The memory and the lanes of a streamed run. Made before its model is loaded, so that the arena's
-/// pages come in while llama.cpp reads the dense weights.
+/// The memory and the lanes of a streamed run. Made before its model is loaded, so that what can't be had
+/// is refused at once.
 pub(super) struct Flash {
     plan: MemoryPlan,
     arena: Arena,
@@ -138,9 +138,8 @@ impl Flash {
         Ok(Self { plan, arena, lanes, direct_io })
     }
 
-    /// The store; the model is loaded.
+    /// The store.
     pub(super) fn into_store(self, info: &ModelInfo, poison: bool) -> ExpertStore {
-        self.arena.stop_populating();
         ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, poison)
     }
 }
