@@ -54,6 +54,23 @@ pub enum SynthError {
         free_bytes: u64,
     },
 
+    /// Another process is writing the same model.
+    #[error(
+        "{path} is being written by another process; wait until it is done, or choose another file",
+        path = path.display()
+    )]
+    Busy {
+        /// The unfinished file.
+        path: PathBuf,
+    },
+
+    /// The caller stopped the write.
+    #[error("stopped writing {path}; nothing is left of it", path = path.display())]
+    Stopped {
+        /// The file that was to be written.
+        path: PathBuf,
+    },
+
     /// A file could not be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     Io {

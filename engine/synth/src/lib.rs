@@ -29,7 +29,7 @@ mod weight_type;
 mod write;
 
 pub use error::{Result, SynthError};
-pub use plan::{Plan, TensorInfo, plan};
+pub use plan::{Plan, TensorInfo, file_paths, plan};
 pub use shape::{
     Arch, Dims, LayerTypes, Mixed, Routing, Shape, Tokenizer, Types, Window, builtin_names,
     builtin_toml,

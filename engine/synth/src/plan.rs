@@ -133,14 +133,34 @@ fn split_files(metadata: Metadata, tensors: &[TensorInfo], parts: u32) -> Result
 /// The names of a model's files: `path` itself or, for `n` parts, `stem-00001-of-0000n.gguf` beside it.
 ///
 /// # Errors
-/// When `path` has no file name.
-pub(crate) fn file_paths(path: &Path, split: Option<u32>) -> Result<Vec<PathBuf>> {
+/// When `path` has no file name, or for a whole model the name of one part of a split one.
+pub fn file_paths(path: &Path, split: Option<u32>) -> Result<Vec<PathBuf>> {
     let no_name =
         || SynthError::Options(format!("{}: expected the name of a file to write", path.display()));
     let name = path.file_name().ok_or_else(no_name)?.to_string_lossy().into_owned();
-    let Some(parts) = split else { return Ok(vec![path.to_owned()]) };
+    let Some(parts) = split else {
+        return match part_name(&name) {
+            None => Ok(vec![path.to_owned()]),
+            Some((stem, parts)) => Err(SynthError::Options(format!(
+                "{}: readers take this name for one of {parts} files; choose another, or write {stem}.gguf \
+                 with split = {parts}",
+                path.display()
+            ))),
+        };
+    };
+    if parts == 0 {
+        return Err(SynthError::Options("split = 0, expected 1 or more files".to_owned()));
+    }
     let stem = name.strip_suffix(".gguf").unwrap_or(&name);
     Ok((1..=parts)
         .map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{parts:05}.gguf")))
         .collect())
+}
+
+/// Stem and number of files of `stem-0000i-of-0000n.gguf`.
+fn part_name(name: &str) -> Option<(&str, u32)> {
+    let (rest, parts) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, part) = rest.rsplit_once('-')?;
+    let five_digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    (five_digits(part) && five_digits(parts)).then(|| (stem, parts.parse().unwrap_or_default()))
 }

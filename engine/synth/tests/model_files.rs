@@ -3,7 +3,10 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bmoe_synth::{
     Arch, Progress, Shape, SynthError, WeightType, WriteOptions, builtin_names, plan, write_model,
@@ -261,6 +264,12 @@ fn options_that_do_not_fit_are_named() {
     assert_eq!(m, "layers = 9: shape `tiny-qwen3moe` has 3 layers; give 1 to 3");
     let m = message(WriteOptions { split: Some(0), ..WriteOptions::new(&path) });
     assert_eq!(m, "split = 0, expected 1 to 39 parts, the number of tensors");
+    let part = dir.path().join("m-00001-of-00003.gguf");
+    let m = message(WriteOptions::new(&part));
+    let expected =
+        "readers take this name for one of 3 files; choose another, or write m.gguf with split = 3";
+    assert_eq!(m, format!("{}: {expected}", part.display()));
+    assert!(!part.exists());
     let missing = dir.path().join("nowhere");
     let m = message(WriteOptions::new(missing.join("m.gguf")));
     assert!(m.starts_with(&format!("look at folder {}", missing.display())), "{m}");
@@ -278,4 +287,46 @@ fn a_failed_write_leaves_no_file() {
     assert!(error.to_string().starts_with("rename to "), "{error}");
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["model.gguf"]);
+}
+
+#[test]
+fn a_stopped_write_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let options = WriteOptions {
+        split: Some(2),
+        stop: Some(Arc::clone(&stop)),
+        ..WriteOptions::new(dir.path().join("model.gguf"))
+    };
+    let error = write_model(&tiny(Arch::Qwen3Moe), &options, &mut |done| {
+        // In the middle of the second file.
+        stop.store(done.written_bytes > done.total_bytes * 3 / 4, Ordering::Relaxed);
+    })
+    .unwrap_err();
+    assert!(matches!(error, SynthError::Stopped { .. }), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn of_two_writers_of_the_same_file_one_is_refused_and_the_other_undisturbed() {
+    let dir = tempfile::tempdir().unwrap();
+    let shape = tiny(Arch::Qwen3Moe);
+    let other = dir.path().join("other.gguf");
+    write(&shape, &WriteOptions::new(&other));
+    let path = dir.path().join("model.gguf");
+    // A dead writer's.
+    fs::write(dir.path().join("model.gguf.part"), "half a model").unwrap();
+    let (mut first, mut second) = (true, None);
+    let report = write_model(&shape, &WriteOptions::new(&path), &mut |_| {
+        if std::mem::take(&mut first) {
+            let options = WriteOptions { seed: 7, ..WriteOptions::new(&path) };
+            second = Some(write_model(&shape, &options, &mut |_| {}));
+        }
+    })
+    .unwrap();
+    let refused = second.unwrap().unwrap_err();
+    assert!(matches!(refused, SynthError::Busy { .. }), "{refused}");
+    assert!(fs::read(&path).unwrap() == fs::read(&other).unwrap());
+    assert_eq!(report.metadata[0].ino(), fs::metadata(&path).unwrap().ino());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }

@@ -1,11 +1,16 @@
 //! Writes a planned model: streamed, from several threads, atomically.
 
+mod claim;
 mod direct;
 mod pipeline;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use self::claim::Claim;
 use self::direct::DirectWriter;
 use crate::fill::Model;
 use crate::plan::{self, FilePlan, Plan};
@@ -24,12 +29,18 @@ pub struct WriteOptions {
     pub split: Option<u32>,
     /// Threads that make the weights; `None` uses what the process may use. Doesn't change the bytes.
     pub threads: Option<usize>,
+    /// Ends the write early once it is true, as the progress callback may make it.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl WriteOptions {
     /// Options for one whole file with seed 0.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), seed: 0, layers: None, split: None, threads: None }
+        Self { path: path.into(), seed: 0, layers: None, split: None, threads: None, stop: None }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 }
 
@@ -47,6 +58,8 @@ pub struct Progress {
 pub struct WriteReport {
     /// The files; load the first one.
     pub files: Vec<PathBuf>,
+    /// What tells each of them from one that somebody else puts in its place later.
+    pub metadata: Vec<Metadata>,
     /// Size of all files together.
     pub file_bytes: u64,
     /// Bytes of one routed expert, by layer.
@@ -54,11 +67,11 @@ pub struct WriteReport {
 }
 
 /// Writes a model. Memory use is a few MiB per thread, whatever the model's size. Files appear under their
-/// names only when all of them are complete and on disk.
+/// names only when all of them are complete and on disk, the first file last.
 ///
 /// # Errors
-/// When the shape or options don't fit, the file system has too little room, or a write fails; partial files
-/// are removed then.
+/// When the shape or options don't fit, somebody else is writing the same files, the file system has too little
+/// room, a write fails or is stopped; partial files are removed then.
 pub fn write_model(
     shape: &Shape,
     options: &WriteOptions,
@@ -70,7 +83,7 @@ pub fn write_model(
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
     };
-    check_space(folder, plan.file_bytes)?;
+    let opened = File::open(folder).map_err(|e| SynthError::io("look at folder", folder, e))?;
 
     let shape = match options.layers {
         Some(n) => &shape.clone().with_layers(n)?,
@@ -78,18 +91,34 @@ pub fn write_model(
     };
     let model = Model::new(shape, options.seed);
     let parts: Vec<PathBuf> = files.iter().map(|f| part_path(f)).collect();
+    // Whoever has the first part has them all: other numbers of files have other names.
+    let claim = Claim::new(&parts[0])?;
     let cleanup = RemoveOnDrop(&parts);
+    for left_over in &parts[1..] {
+        let _ = fs::remove_file(left_over);
+    }
+    check_space(&opened, folder, plan.file_bytes)?;
     let mut done = Progress { written_bytes: 0, total_bytes: plan.file_bytes };
     for (file, part) in plan.files.iter().zip(&parts) {
-        write_file(&model, &plan, file, part, options, &mut done, progress)
-            .map_err(|e| SynthError::io("write", part, e))?;
+        write_file(&model, &plan, file, part, options, &mut done, progress).map_err(|e| {
+            match options.stopped() {
+                true => SynthError::Stopped { path: options.path.clone() },
+                false => SynthError::io("write", part, e),
+            }
+        })?;
     }
-    for (part, file) in parts.iter().zip(&files) {
+    let metadata =
+        parts.iter().map(|p| fs::metadata(p).map_err(|e| SynthError::io("look at", p, e)));
+    let metadata = metadata.collect::<Result<Vec<_>>>()?;
+    // With its name the first part loses its lock's effect, so it comes last.
+    for (part, file) in parts.iter().zip(&files).rev() {
         fs::rename(part, file).map_err(|e| SynthError::io("rename to", file, e))?;
     }
     std::mem::forget(cleanup);
-    File::open(folder).and_then(|d| d.sync_all()).map_err(|e| SynthError::io("sync", folder, e))?;
-    Ok(WriteReport { files, file_bytes: plan.file_bytes, expert_bytes: plan.expert_bytes })
+    drop(claim);
+    opened.sync_all().map_err(|e| SynthError::io("sync", folder, e))?;
+    let (file_bytes, expert_bytes) = (plan.file_bytes, plan.expert_bytes);
+    Ok(WriteReport { files, metadata, file_bytes, expert_bytes })
 }
 
 fn part_path(file: &Path) -> PathBuf {
@@ -110,8 +139,8 @@ impl Drop for RemoveOnDrop<'_> {
     }
 }
 
-fn check_space(folder: &Path, needed_bytes: u64) -> Result<()> {
-    let stat = rustix::fs::statvfs(folder)
+fn check_space(opened: &File, folder: &Path, needed_bytes: u64) -> Result<()> {
+    let stat = rustix::fs::fstatvfs(opened)
         .map_err(|e| SynthError::io("look at folder", folder, e.into()))?;
     let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
     if needed_bytes > free_bytes {
@@ -128,13 +157,13 @@ fn write_file(
     options: &WriteOptions,
     done: &mut Progress,
     progress: &mut dyn FnMut(Progress),
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let mut out = DirectWriter::create(path)?;
     let mut put = |bytes: &[u8]| {
         out.put(bytes)?;
         done.written_bytes += bytes.len() as u64;
         progress(*done);
-        Ok(())
+        if options.stopped() { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
     };
     put(&file.head)?;
     let threads = options
