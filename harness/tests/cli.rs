@@ -227,6 +227,8 @@ fn refusals_name_the_next_step() {
         &["report", "full"],
         &["synth", "--shape", "qwen4"],
         &["synth", "--shape", "tiny-qwen3moe", "--layers", "0"],
+        &["synth", "--shape", "tiny-qwen3moe", "-o", "x-00001-of-00003.gguf"],
+        &["synth", "--shape", "tiny-qwen3moe", "-o", "x-00001-of-00003.gguf", "--dry-run"],
     ] {
         let output = place.bmoe(args);
         let code = output.status.code().unwrap();
@@ -267,6 +269,52 @@ fn synth_keeps_what_is_there_and_replaces_nothing_unasked() {
     assert!(code == 0 && split.contains("m-00002-of-00002.gguf"), "{split}");
     let (code, kept, _) = synth(&["--split", "2"]);
     assert!(code == 0 && kept.starts_with("kept"), "{kept}");
+}
+
+#[test]
+fn an_interrupted_synth_leaves_no_file() {
+    let place = Place::new("");
+    fs::create_dir(place.at("models")).unwrap();
+    let child = place.command(&["synth", "--shape", "quickstart"]).spawn().unwrap();
+    let part = place.at("models/quickstart.gguf.part");
+    until("the model is begun", || part.exists());
+    // Somebody else's attempt at the same file neither waits nor disturbs.
+    let other = place.bmoe(&[
+        "synth",
+        "--shape",
+        "quickstart",
+        "--seed",
+        "7",
+        "--out",
+        "models/quickstart.gguf",
+    ]);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(
+        stderr(&output)
+            .ends_with("interrupted by SIGINT; nothing is left of models/quickstart.gguf\n")
+    );
+    assert_eq!(other.status.code(), Some(3), "{}", stderr(&other));
+    assert!(stderr(&other).contains("is being written by another process"), "{}", stderr(&other));
+    assert_eq!(fs::read_dir(place.at("models")).unwrap().count(), 0);
+}
+
+#[test]
+fn endless_lines_of_an_engine_are_passed_over() {
+    let place = Place::new("head -c 3000000 /dev/zero; echo; succeed");
+    let output = place.bmoe(&RUN);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn an_engine_that_is_asked_to_stop_by_somebody_else_counts_as_killed() {
+    let place = Place::new("exit 143");
+    let output = place.bmoe(&RUN);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!(
+        place.journal().iter().all(|r| r.verdict == Verdict::Killed && r.exit_code == Some(143))
+    );
 }
 
 #[test]

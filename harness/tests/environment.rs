@@ -111,6 +111,28 @@ fn version_1_groups_in_a_container_that_sees_its_own_part() {
 }
 
 #[test]
+fn processes_killed_for_lack_of_memory_are_counted_by_the_own_group_first() {
+    let vmstat = ("/proc/vmstat", "pgfault 1\noom_kill 7\n");
+    let kills = |files: &[(&str, &str)]| Fixture::new(files).machine().oom_kills();
+    assert_eq!(kills(&[]), None);
+    assert_eq!(kills(&[vmstat]), Some(7));
+    let version_1 = [
+        vmstat,
+        ("/proc/self/cgroup", "2:memory:/job\n"),
+        ("/proc/self/mountinfo", "5 1 0:28 / /cg/memory rw - cgroup cgroup rw,memory\n"),
+        ("/cg/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
+    ];
+    assert_eq!(kills(&version_1), Some(2));
+    let version_2 = [
+        vmstat,
+        ("/proc/self/cgroup", "0::/user\n"),
+        ("/proc/self/mountinfo", "5 1 0:28 / /cg rw - cgroup2 cgroup2 rw\n"),
+        ("/cg/user/memory.events", "low 0\nmax 9\noom 1\noom_kill 1\noom_group_kill 0\n"),
+    ];
+    assert_eq!(kills(&version_2), Some(1));
+}
+
+#[test]
 fn file_systems_without_a_number_of_their_own_name_their_disk() {
     let fixture = Fixture::new(&[
         (

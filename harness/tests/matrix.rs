@@ -15,6 +15,8 @@ path = "models/a.gguf"
 prompt = "hello"
 "#;
 
+const MODEL: &str = "[[model]]\nname = \"a\"\npath = \"models/a.gguf\"\n";
+
 fn load(text: &str) -> Result<Schedule, MatrixError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m.toml");
@@ -140,6 +142,10 @@ fn filters_take_texts_and_regular_expressions() {
 
 #[test]
 fn mistakes_are_named() {
+    // 300 to the power of four.
+    let values = (1..=300).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let axes = ["n_predict", "ctx_tokens", "ubatch_tokens", "threads"];
+    let many: String = axes.iter().map(|axis| format!("{axis} = [{values}]\n")).collect();
     let wrong = [
         BASE.replace("name = \"m\"", "name = \"m m\""),
         BASE.replace("prompt", "promt"),
@@ -155,6 +161,14 @@ fn mistakes_are_named() {
         format!("{}{AXES}", BASE.replace("prompt = \"hello\"", "")),
         format!("timeout_s = 0\n{BASE}{AXES}"),
         format!("{BASE}{AXES}[[model]]\nname = \"a\"\npath = \"b.gguf\"\n"),
+        format!("model = []\n{}{AXES}", BASE.replace(MODEL, "")),
+        format!("{}{AXES}", BASE.replace(MODEL, "")),
+        BASE.replace("name = \"a\"", "name = \"a|b\""),
+        format!("{BASE}[[cell]]\nmode = \"mmap\"\nname = \"two\\nlines\"\n"),
+        format!("{BASE}[[cell]]\nmode = \"mmap\"\nname = \"\\u001b[31mred\"\n"),
+        format!("repetitions = 4294967295\n{BASE}{AXES}"),
+        format!("repetitions = 4000\n{BASE}{AXES}"),
+        format!("{BASE}[axes]\nmode = [\"mmap\"]\n{many}"),
     ];
     let messages: Vec<String> = wrong
         .iter()

@@ -31,6 +31,8 @@ enum Script {
     FailsInLog(&'static str),
     /// Ends like this after one of four tokens.
     Ends(Exit, Option<Stopped>),
+    /// The same by SIGKILL, with so many processes killed for lack of memory meanwhile.
+    Killed(Option<u64>),
     /// Is interrupted by the user.
     Interrupted(Interrupt),
     /// Can't be started.
@@ -52,7 +54,8 @@ impl Executor for Scripted {
         let config = RunConfig::load(job.config).unwrap();
         self.configs.push(config.clone());
         let run_id = format!("run-{}", self.configs.len());
-        let ended = |exit, stopped| Ended { exit, stopped, wall: Duration::from_millis(1500) };
+        let wall = Duration::from_millis(1500);
+        let ended = |exit, stopped| Ended { exit, stopped, wall, oom_kills: Some(0) };
         match self.scripts.pop_front().expect("no run more than the scripts") {
             Script::Says(tokens) => {
                 common::write_trace(job.trace, &common::whole_trace(&run_id, config, &tokens));
@@ -81,6 +84,10 @@ impl Executor for Scripted {
                 common::write_trace(job.trace, &records);
                 on_line(&common::progress_line(1, 4));
                 Ok(ended(exit, stopped))
+            }
+            Script::Killed(oom_kills) => {
+                on_line(&common::progress_line(1, 4));
+                Ok(Ended { oom_kills, ..ended(Exit::Signal(9), None) })
             }
             Script::Interrupted(interrupt) => {
                 interrupt.raise(2);
@@ -250,17 +257,25 @@ fn exit_code_zero_is_not_believed_without_a_whole_trace() {
 
 #[test]
 fn kills_and_timeouts_have_verdicts_of_their_own() {
-    let played = once(vec![
-        Script::Ends(Exit::Signal(9), None),
+    let scripts = vec![
+        Script::Killed(Some(1)),
+        Script::Killed(Some(0)),
+        Script::Killed(None),
         Script::Ends(Exit::Signal(9), Some(Stopped::Timeout)),
         Script::Ends(Exit::Signal(11), None),
-    ]);
+        // The engine's own exit code after SIGTERM, for which the runner did not ask.
+        Script::Ends(Exit::Code(143), None),
+    ];
+    let played = play(&schedule(MATRIX), &Interrupt::default(), scripts);
     let told: Vec<_> =
         played.journal.iter().map(|r| format!("{:?}: {}", r.verdict, reason(r))).collect();
     insta::assert_snapshot!(told.join("\n"), @r"
-    Killed: by SIGKILL after 1 of 4 tokens, which bmoe did not send: most likely the memory limit
+    Killed: by SIGKILL after 1 of 4 tokens: most likely for lack of memory, since the kernel killed a process for that meanwhile
+    Killed: by SIGKILL after 1 of 4 tokens: a signal from outside, for the kernel did not run out of memory
+    Killed: by SIGKILL after 1 of 4 tokens, which bmoe did not send: out of memory, or a signal from outside
     TimedOut: not done within 9 s, ended after 1 of 4 tokens; raise `timeout_s` or ask for less
     Killed: by SIGSEGV after 1 of 4 tokens
+    Killed: asked to stop by SIGTERM after 1 of 4 tokens, which bmoe did not send
     ");
     assert_eq!(played.journal[0].exit_code, None);
 }

@@ -6,9 +6,16 @@ mod report;
 mod run;
 mod synth;
 
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use bmoe_synth::SynthError;
 use clap::{Parser, Subcommand};
 
 use crate::error::{EXIT_CODES, Error};
+use crate::models::{self, Made, ModelError, Recipe, Replace};
+use crate::progress::Bytes;
+use crate::runner::Interrupt;
 
 /// Streams mixture-of-experts models from flash, measures it, and renders the results.
 #[derive(Debug, Parser)]
@@ -42,4 +49,32 @@ impl Cli {
             Command::Launch(args) => launch::run(&args),
         }
     }
+}
+
+/// Makes a model while a person watches; Ctrl-C ends it and leaves nothing of it.
+fn make_model(
+    recipe: &Recipe,
+    path: &Path,
+    replace: Replace,
+    interrupt: &Interrupt,
+) -> Result<Made, Error> {
+    let mut bar = Bytes::new("making", path, recipe.plan()?.file_bytes);
+    let made = models::make(recipe, path, replace, &mut |done| {
+        bar.at(done.written_bytes);
+        if interrupt.signal().is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    match &made {
+        Ok(Made::Written(_)) => bar.done(),
+        Ok(Made::Kept { .. }) | Err(_) => bar.clear(),
+    }
+    made.map_err(|error| match (error, interrupt.signal()) {
+        (ModelError::Synth(SynthError::Stopped { .. }), Some(signal)) => {
+            Error::Interrupted { signal, what: format!("; nothing is left of {}", path.display()) }
+        }
+        (error, _) => error.into(),
+    })
 }

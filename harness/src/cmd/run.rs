@@ -6,13 +6,15 @@ use std::time::Duration;
 use bmoe_analysis::result_set::{Environment, ModelFile};
 use bmoe_trace::Mode;
 
-use crate::environment::{self, Machine};
+use crate::environment::{self, Machine, NoAnswer};
 use crate::error::Error;
 use crate::matrix::{Matrix, Schedule, Selection};
-use crate::models::{self, Located, Made, Replace};
+use crate::models::{self, Located, Replace};
 use crate::progress::{self, Bytes, mib};
 use crate::runner::{Interrupt, LocalExecutor, ModelFiles, Runner, Summary, signal_name};
 use crate::{engine, results};
+
+use super::make_model;
 
 /// Run a matrix of configurations and render the results
 #[derive(Debug, clap::Args)]
@@ -69,10 +71,13 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     }
 
     let interrupt = Interrupt::watch().map_err(Error::io("watch signals for", &args.matrix))?;
+    let engine_version = engine_version(&engine, &interrupt)?;
     for model in &located {
-        make(model, &interrupt)?;
+        if let Some(recipe) = &model.recipe {
+            make_model(recipe, &model.path, Replace::Synthetic, &interrupt)?;
+        }
     }
-    let environment = describe(&located, &engine, &interrupt)?;
+    let environment = Environment { engine_version, ..describe(&located, &interrupt)? };
     results::create(&out, &text, &environment)?;
 
     let files: ModelFiles =
@@ -182,26 +187,25 @@ fn dry_run(
     Ok(())
 }
 
-fn make(model: &Located, interrupt: &Interrupt) -> Result<(), Error> {
-    let Some(recipe) = &model.recipe else { return Ok(()) };
-    let mut bar = Bytes::new("making", &model.path, recipe.plan()?.file_bytes);
-    let made = models::make(recipe, &model.path, Replace::Synthetic, &mut |done| {
-        bar.at(done.written_bytes);
-        models::exit_if_interrupted(interrupt, &model.path);
-    })?;
-    match made {
-        Made::Written(_) => bar.done(),
-        Made::Kept { .. } => bar.clear(),
-    }
-    Ok(())
+/// An engine that doesn't even tell its version in time would waste every run's time limit.
+fn engine_version(engine: &Path, interrupt: &Interrupt) -> Result<Option<String>, Error> {
+    environment::engine_version(engine, &|| interrupt.signal().is_some()).map_err(
+        |no_answer| match (no_answer, interrupt.signal()) {
+            (NoAnswer::Stopped, Some(signal)) => {
+                Error::Interrupted { signal, what: "; nothing was run".to_owned() }
+            }
+            _ => Error::Refused(format!(
+                "the engine {} did not answer `--version` within {} s and was killed; expected \
+                 bmoe-engine or a program like it: see --engine and $BMOE_ENGINE",
+                engine.display(),
+                environment::ANSWER_LIMIT.as_secs()
+            )),
+        },
+    )
 }
 
 /// The machine and the models. Hashing a model for the first time takes a while.
-fn describe(
-    located: &[Located],
-    engine: &Path,
-    interrupt: &Interrupt,
-) -> Result<Environment, Error> {
+fn describe(located: &[Located], interrupt: &Interrupt) -> Result<Environment, Error> {
     let mut files = Vec::new();
     for model in located {
         let bytes = models::Identity::new(&model.path, None)?.bytes();
@@ -227,7 +231,6 @@ fn describe(
     Ok(Environment {
         cores: environment::cores(),
         bmoe_commit: own.parent().and_then(environment::commit),
-        engine_version: environment::engine_version(engine),
         started: Some(environment::now()),
         models: files,
         ..Machine::here().environment(&storage)

@@ -6,8 +6,10 @@ use bmoe_synth::{Shape, builtin_names};
 
 use crate::error::Error;
 use crate::models::{self, Made, Recipe, Replace};
-use crate::progress::{Bytes, mib};
+use crate::progress::mib;
 use crate::runner::Interrupt;
+
+use super::make_model;
 
 /// Make a GGUF model with random weights and routing like a real model's
 #[derive(Debug, clap::Args)]
@@ -52,6 +54,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let shape = models::shape(name, Path::new(""))?;
     let recipe = Recipe { shape, layers: args.layers, seed: args.seed, split: args.split };
     let path = args.out.clone().unwrap_or_else(|| Path::new("models").join(recipe.file_name()));
+    recipe.files(&path)?;
     let plan = recipe.plan()?;
     let experts = plan.total_expert_bytes(&recipe.shape);
     let sizes = format!(
@@ -68,20 +71,13 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     }
     let replace = if args.force { Replace::Always } else { Replace::Never };
     let interrupt = Interrupt::watch().map_err(Error::io("watch signals for", &path))?;
-    let mut bar = Bytes::new("making", &path, plan.file_bytes);
-    let made = models::make(&recipe, &path, replace, &mut |done| {
-        bar.at(done.written_bytes);
-        models::exit_if_interrupted(&interrupt, &path);
-    })?;
-    let files = match made {
+    let files = match make_model(&recipe, &path, replace, &interrupt)? {
         Made::Kept { files } => {
-            bar.clear();
             println!("kept, since the same model is there: {}", list_files(&files));
             return Ok(());
         }
         Made::Written(report) => report.files,
     };
-    bar.done();
     println!("wrote {}: {sizes}", list_files(&files));
     Ok(())
 }

@@ -5,15 +5,20 @@
 
 mod cgroup;
 mod mounts;
+mod program;
 mod storage;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bmoe_analysis::result_set::Environment;
 
+pub use program::NoAnswer;
 pub use storage::Storage;
+
+/// What a program may take that is asked for its version.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A machine's file system, as seen from `root` (`/` for the machine that this runs on).
 #[derive(Debug, Clone)]
@@ -136,19 +141,16 @@ pub fn cores() -> Option<u32> {
 #[must_use]
 pub fn commit(folder: &Path) -> Option<String> {
     let args = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
-    output(Command::new("git").arg("-C").arg(folder).args(args))
+    let mut git = Command::new("git");
+    program::ask(git.arg("-C").arg(folder).args(args), ANSWER_LIMIT, &|| false).ok().flatten()
 }
 
-/// What `engine --version` prints.
-#[must_use]
-pub fn engine_version(engine: &Path) -> Option<String> {
-    output(Command::new(engine).arg("--version"))
-}
-
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.output().ok().filter(|o| o.status.success())?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    (!text.is_empty()).then_some(text)
+/// The first line that `engine --version` prints; `None` when it fails.
+///
+/// # Errors
+/// It takes longer than [`ANSWER_LIMIT`], or until `stop` says that enough is enough.
+pub fn engine_version(engine: &Path, stop: &dyn Fn() -> bool) -> Result<Option<String>, NoAnswer> {
+    program::ask(Command::new(engine).arg("--version"), ANSWER_LIMIT, stop)
 }
 
 /// Now, RFC 3339, UTC, whole seconds.

@@ -69,6 +69,7 @@ impl Matrix {
         for model in &self.models {
             cells.extend(self.cells_of(model)?);
         }
+        self.check_runs(cells.len())?;
         self.check_selectors(&cells)?;
         for cell in &cells {
             self.check_cell(cell)?;

@@ -62,6 +62,15 @@ macro_rules! knobs {
                 all
             }
 
+            /// How many combinations there are, without making them; at most `u64::MAX`.
+            #[must_use]
+            pub fn count(&self) -> u64 {
+                let counts = [$(self.$name.as_ref().map_or(1, Vec::len)),*];
+                counts.into_iter().fold(1, |product: u64, n| {
+                    product.saturating_mul(u64::try_from(n).unwrap_or(u64::MAX))
+                })
+            }
+
             /// The names of the axes that have no value at all, which would leave no cell.
             #[must_use]
             pub fn empty(&self) -> Vec<&'static str> {
@@ -155,6 +164,7 @@ mod tests {
             .map(|o| (o.mode.unwrap(), o.cache_mib.unwrap(), o.io_threads.unwrap()))
             .collect();
         assert_eq!(all.len(), 8);
+        assert_eq!(axes.count(), 8);
         assert_eq!(all[..3], [(Mode::Mmap, 0, 1), (Mode::Mmap, 0, 4), (Mode::Mmap, 9, 1)]);
         assert_eq!(all[7], (Mode::Stream, 9, 4));
     }

@@ -11,6 +11,9 @@ use serde::Deserialize;
 pub use cells::{Cell, Planned, Schedule, Selection};
 pub use knobs::{Axes, ExtraCell, Overrides};
 
+/// Runs that one matrix may have: more would take weeks, and are a slip of the pen.
+const MAX_RUNS: u64 = 10_000;
+
 /// A matrix file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +30,7 @@ pub struct Matrix {
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u32,
     /// The models; every cell is run on each of them.
-    #[serde(rename = "model")]
+    #[serde(rename = "model", default)]
     pub models: Vec<Model>,
     /// Settings that all cells share.
     #[serde(default)]
@@ -147,6 +150,17 @@ impl Matrix {
                 "has no value for the axis `{axis}`; give it one or remove the axis"
             )));
         }
+        if self.models.is_empty() {
+            return Err(self.invalid("has no model; expected at least one [[model]]"));
+        }
+        self.check_size()?;
+        let models = self.models.iter().map(|model| ("model", &model.name));
+        let cells = self.cells.iter().filter_map(|cell| Some(("cell", cell.name.as_ref()?)));
+        if let Some((what, name)) = models.chain(cells).find(|(_, name)| !fits_a_table(name)) {
+            return Err(self.invalid(format!(
+                "has the {what} name {name:?}; expected one line of printable characters without `|`"
+            )));
+        }
         for (i, model) in self.models.iter().enumerate() {
             if self.models[..i].iter().any(|other| other.name == model.name) {
                 return Err(self.invalid(format!("has two models named `{}`", model.name)));
@@ -171,4 +185,38 @@ impl Matrix {
         }
         Ok(())
     }
+
+    /// Refuses what would be too many runs before anything is expanded.
+    fn check_size(&self) -> Result<(), MatrixError> {
+        let combinations = self.axes.as_ref().map_or(0, Axes::count);
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let cells = combinations
+            .saturating_add(count(self.cells.len()))
+            .saturating_mul(count(self.models.len()));
+        if cells > MAX_RUNS {
+            return Err(self.invalid(format!(
+                "multiplies to {cells} cells; expected at most {MAX_RUNS}: give the axes fewer values"
+            )));
+        }
+        self.check_runs(1)
+    }
+
+    /// Refuses too many repetitions of so many cells.
+    fn check_runs(&self, cells: usize) -> Result<(), MatrixError> {
+        let runs =
+            u64::try_from(cells).unwrap_or(u64::MAX).saturating_mul(u64::from(self.repetitions));
+        if runs > MAX_RUNS {
+            return Err(self.invalid(format!(
+                "has `repetitions = {}`, {runs} runs or more; expected at most {MAX_RUNS} runs",
+                self.repetitions
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name can stand in a table's cell and in a line of the log.
+fn fits_a_table(name: &str) -> bool {
+    let breaks = |c: char| c.is_control() || matches!(c, '|' | '\u{2028}' | '\u{2029}');
+    !name.trim().is_empty() && !name.contains(breaks)
 }

@@ -45,7 +45,13 @@ fn count(n: u32, what: &str) -> String {
 }
 
 fn shorten(prompt: &str) -> String {
-    let mut chars = prompt.chars().map(|c| if c.is_control() { ' ' } else { c });
+    // Names stand in tables.
+    let mut chars = prompt.chars().map(|c| match c {
+        '|' => '¦',
+        '\u{2028}' | '\u{2029}' => ' ',
+        c if c.is_control() => ' ',
+        c => c,
+    });
     let head: String = chars.by_ref().take(16).collect();
     if chars.next().is_some() { format!("{}…", head.trim_end()) } else { head }
 }

@@ -1,6 +1,6 @@
 //! What is known of a model file, kept beside it so that it is found out once.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,17 @@ struct Stamp {
     inode: u64,
 }
 
+impl Stamp {
+    fn of(meta: &Metadata) -> Self {
+        let modified_ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        Self { bytes: meta.len(), modified_ns, inode: meta.ino() }
+    }
+}
+
 fn stamps(model: &Path) -> Result<Vec<Stamp>, ModelError> {
     let stamp = |file: &PathBuf| {
         let meta = fs::metadata(file).map_err(ModelError::io("look at", file))?;
-        let modified_ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
-        Ok(Stamp { bytes: meta.len(), modified_ns, inode: meta.ino() })
+        Ok(Stamp::of(&meta))
     };
     files(model).iter().map(stamp).collect()
 }
@@ -53,6 +59,12 @@ impl Identity {
         Ok(Self { stamps: stamps(model)?, sha256: None, recipe })
     }
 
+    /// An identity for files that were made from a recipe, whatever lies in their place by now.
+    #[must_use]
+    pub fn of_written(files: &[Metadata], recipe: String) -> Self {
+        Self { stamps: files.iter().map(Stamp::of).collect(), sha256: None, recipe: Some(recipe) }
+    }
+
     /// What was written down about the files, unless they have changed since.
     #[must_use]
     pub fn load(model: &Path) -> Option<Self> {
@@ -61,11 +73,15 @@ impl Identity {
         (stamps(model).ok()? == identity.stamps).then_some(identity)
     }
 
-    /// Writes it down.
+    /// Writes it down, unless somebody has put other files in the place of these: then what is
+    /// known of those stays.
     ///
     /// # Errors
     /// The folder can't be written.
     pub fn save(&self, model: &Path) -> Result<(), ModelError> {
+        if stamps(model)? != self.stamps {
+            return Ok(());
+        }
         let path = sidecar(model);
         let json =
             serde_json::to_vec(self).map_err(|e| ModelError::io("write", &path)(e.into()))?;

@@ -1,6 +1,9 @@
 //! Making synthetic models, once.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bmoe_synth::{Plan, Progress, Shape, SynthError, WriteOptions, WriteReport, write_model};
 use sha2::{Digest, Sha256};
@@ -35,6 +38,14 @@ impl Recipe {
     /// The options don't fit the shape.
     pub fn plan(&self) -> Result<Plan, SynthError> {
         bmoe_synth::plan(&self.shape, self.layers, self.split)
+    }
+
+    /// The files that are written for `path`, the first one first.
+    ///
+    /// # Errors
+    /// The path is no name for such a model.
+    pub fn files(&self, path: &Path) -> Result<Vec<PathBuf>, SynthError> {
+        bmoe_synth::file_paths(path, self.split)
     }
 
     /// One line that is the same for the same bytes.
@@ -77,18 +88,18 @@ pub enum Replace {
     Always,
 }
 
-/// Writes the model, unless the same one is there.
+/// Writes the model, unless the same one is there. `progress` can end that early.
 ///
 /// # Errors
-/// Something else is in the way, or the model can't be written.
+/// Something else is in the way, or the model can't be written; then nothing is left of it.
 pub fn make(
     recipe: &Recipe,
     path: &Path,
     replace: Replace,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Made, ModelError> {
     let key = recipe.key();
-    let first = first_file(path, recipe.split);
+    let first = recipe.files(path)?.swap_remove(0);
     if first.exists() && replace != Replace::Always {
         let known = Identity::load(&first).and_then(|identity| identity.recipe);
         match known {
@@ -106,25 +117,17 @@ pub fn make(
     if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(ModelError::io("make the folder", folder))?;
     }
+    let stop = Arc::new(AtomicBool::new(false));
     let options = WriteOptions {
         seed: recipe.seed,
         layers: recipe.layers,
         split: recipe.split,
+        stop: Some(Arc::clone(&stop)),
         ..WriteOptions::new(path)
     };
-    let report = write_model(&recipe.shape, &options, progress)?;
-    Identity::new(&first, Some(key))?.save(&first)?;
+    let report = write_model(&recipe.shape, &options, &mut |done| {
+        stop.store(progress(done).is_break(), Ordering::Relaxed);
+    })?;
+    Identity::of_written(&report.metadata, key).save(&first)?;
     Ok(Made::Written(report))
-}
-
-/// The first file that a write makes.
-fn first_file(path: &Path, split: Option<u32>) -> PathBuf {
-    match split {
-        None => path.to_owned(),
-        Some(n) => {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let stem = name.strip_suffix(".gguf").unwrap_or(&name);
-            path.with_file_name(format!("{stem}-00001-of-{n:05}.gguf"))
-        }
-    }
 }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use bmoe_synth::{Shape, SynthError};
 
 use crate::matrix::{Matrix, Model};
-use crate::runner::{Interrupt, signal_name};
 
 pub use identity::{Identity, hash};
 pub use make::{Made, Recipe, Replace, make};
@@ -120,18 +119,6 @@ pub fn shape(name: &str, folder: &Path) -> Result<Shape, SynthError> {
         Shape::load(&folder.join(name))
     } else {
         Shape::builtin(name)
-    }
-}
-
-/// Ends the process when the user asked for it while a model is made: there is nothing yet to keep.
-pub fn exit_if_interrupted(interrupt: &Interrupt, path: &Path) {
-    if let Some(signal) = interrupt.signal() {
-        eprintln!(
-            "\nerror: interrupted by {}; the unfinished {}*.part can be deleted",
-            signal_name(signal),
-            path.with_extension("").display()
-        );
-        std::process::exit(128 + signal);
     }
 }
 

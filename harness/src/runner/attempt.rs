@@ -1,7 +1,7 @@
 //! What one attempt left behind, and what that means.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::Path;
 
 use bmoe_analysis::result_set::Verdict;
@@ -10,6 +10,7 @@ use bmoe_trace::line::{Done, Line};
 use bmoe_trace::record::{Outcome, Record};
 
 use super::executor::{Ended, ExecutorError, Exit, Stopped, signal_name};
+use super::lines::{LINE_BYTES, read_line};
 
 /// What the runner keeps of an engine's lines.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -69,14 +70,14 @@ impl TraceSummary {
 
 /// The last line of the log that says `error: ...`.
 pub(super) fn last_error(log: &Path) -> Option<String> {
-    let reader = BufReader::new(File::open(log).ok()?);
-    reader
-        .split(b'\n')
-        .map_while(Result::ok)
-        .filter_map(|line| {
-            String::from_utf8_lossy(&line).strip_prefix("error: ").map(|e| e.trim_end().to_owned())
-        })
-        .last()
+    let mut reader = BufReader::new(File::open(log).ok()?);
+    let (mut line, mut last) = (Vec::new(), None);
+    while matches!(read_line(&mut reader, &mut line, LINE_BYTES), Ok(true)) {
+        if let Some(error) = String::from_utf8_lossy(&line).strip_prefix("error: ") {
+            last = Some(error.trim_end().to_owned());
+        }
+    }
+    last
 }
 
 /// Judges an attempt by how its process ended and what it left; the text is judged elsewhere.
@@ -109,10 +110,15 @@ pub(super) fn judge(
             (Verdict::Interrupted, Some(format!("by {by} {so_far}")))
         }
         (None, Exit::Signal(signal)) => {
-            let hint = if signal == signal_hook::consts::SIGKILL {
-                ", which bmoe did not send: most likely the memory limit"
-            } else {
-                ""
+            // A crash is the engine's own doing, but SIGKILL always comes from somewhere else.
+            let hint = match ended.oom_kills {
+                _ if signal != signal_hook::consts::SIGKILL => "",
+                Some(0) => ": a signal from outside, for the kernel did not run out of memory",
+                Some(_) => {
+                    ": most likely for lack of memory, since the kernel killed a process for that \
+                     meanwhile"
+                }
+                None => ", which bmoe did not send: out of memory, or a signal from outside",
             };
             (Verdict::Killed, Some(format!("by {} {so_far}{hint}", signal_name(signal))))
         }

@@ -49,6 +49,8 @@ pub struct Ended {
     pub stopped: Option<Stopped>,
     /// From the start of the process to its end.
     pub wall: Duration,
+    /// Processes that the kernel killed for lack of memory meanwhile; `None` when nobody counts them.
+    pub oom_kills: Option<u64>,
 }
 
 /// An engine that can't be run.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,6 +13,8 @@ use bmoe_trace::line::Line;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::executor::{Ended, Executor, ExecutorError, Exit, Interrupt, Job, Stopped};
+use super::lines::{LINE_BYTES, read_line};
+use crate::environment::Machine;
 
 /// How often a quiet engine is looked after.
 const TICK: Duration = Duration::from_millis(50);
@@ -95,6 +97,7 @@ impl Executor for LocalExecutor {
             drop_from_page_cache(file)
                 .map_err(failed(|| format!("{} cannot be opened", file.display())))?;
         }
+        let oom_kills_before = Machine::here().oom_kills();
         let start = Instant::now();
         let mut engine = self.spawn(job)?;
         let lines = follow(&mut engine.0);
@@ -136,6 +139,10 @@ impl Executor for LocalExecutor {
             }
         };
         let wall = start.elapsed();
+        let oom_kills = Machine::here()
+            .oom_kills()
+            .zip(oom_kills_before)
+            .map(|(after, before)| after.saturating_sub(before));
         // The rest of the output ends with the process, unless something else holds it open.
         let patience = Instant::now() + GRACE;
         while open
@@ -143,7 +150,7 @@ impl Executor for LocalExecutor {
         {
             on_line(&line);
         }
-        Ok(Ended { exit: exit(status), stopped, wall })
+        Ok(Ended { exit: exit(status), stopped, wall, oom_kills })
     }
 }
 
@@ -161,9 +168,8 @@ fn follow(child: &mut Child) -> mpsc::Receiver<Line> {
         std::thread::spawn(move || {
             let mut reader = BufReader::new(stdout);
             let mut bytes = Vec::new();
-            while matches!(reader.read_until(b'\n', &mut bytes), Ok(n) if n > 0) {
+            while matches!(read_line(&mut reader, &mut bytes, LINE_BYTES), Ok(true)) {
                 let line = Line::parse(&String::from_utf8_lossy(&bytes));
-                bytes.clear();
                 if line.is_some_and(|line| sender.send(line).is_err()) {
                     break;
                 }

@@ -3,6 +3,7 @@
 mod attempt;
 mod executor;
 mod journal;
+mod lines;
 mod local;
 mod text;
 
