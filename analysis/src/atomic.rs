@@ -1,8 +1,9 @@
 //! Files that appear whole or not at all.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::NamedTempFile;
 
@@ -51,4 +52,54 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let file = AtomicFile::create(path)?;
     file.file().write_all(bytes).map_err(AnalysisError::io("write", path))?;
     file.commit()
+}
+
+/// A writer whose failure can be asked for after a layer above has worded it away.
+#[derive(Debug)]
+pub(crate) struct Watched<W> {
+    out: W,
+    failure: WriteFailure,
+}
+
+/// The last error of a [`Watched`] writer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WriteFailure(Arc<Mutex<Option<io::Error>>>);
+
+impl WriteFailure {
+    pub(crate) fn take(&self) -> Option<io::Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn keep(&self, error: &io::Error) {
+        let copy = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy);
+    }
+}
+
+impl<W: Write> Watched<W> {
+    pub(crate) fn new(out: W) -> (Self, WriteFailure) {
+        let failure = WriteFailure::default();
+        (Self { out, failure: failure.clone() }, failure)
+    }
+
+    fn watch<T>(&mut self, act: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
+        let done = act(&mut self.out);
+        if let Err(error) = &done {
+            self.failure.keep(error);
+        }
+        done
+    }
+}
+
+impl<W: Write> Write for Watched<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.watch(|out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.watch(Write::flush)
+    }
 }

@@ -70,9 +70,10 @@ impl Cell<'_> {
         self.attempts.iter().copied().filter(|a| a.verdict == Verdict::Valid)
     }
 
-    /// How the cell's attempts ended, with the reason of the first that is not valid; for people.
+    /// How the cell's attempts ended, with what the data lack of the valid ones (by repetition) and the
+    /// reason of the first that is not valid; for people.
     #[must_use]
-    pub fn verdict(&self) -> String {
+    pub fn verdict(&self, shortfalls: &[(u32, Shortfall)]) -> String {
         let valid = self.valid().count();
         let of = self.attempts.len();
         let bad = self.attempts.iter().find(|a| a.verdict != Verdict::Valid);
@@ -81,6 +82,12 @@ impl Cell<'_> {
             (1, 1) => "valid".to_owned(),
             (valid, of) => format!("{valid} of {of} valid"),
         };
+        for (repetition, shortfall) in shortfalls {
+            match of {
+                1 => text.push_str(&format!(", {shortfall}")),
+                _ => text.push_str(&format!(", repetition {}: {shortfall}", repetition + 1)),
+            }
+        }
         if let Some(bad) = bad {
             let name = match bad.verdict {
                 Verdict::Valid => "valid",
@@ -102,6 +109,50 @@ impl Cell<'_> {
             0 => text,
             1 if of == 1 => text + " (retried)",
             n => text + &format!(" ({n} retried)"),
+        }
+    }
+}
+
+/// What the data lack of an attempt that was valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortfall {
+    /// Its run.
+    Run,
+    /// Decode steps of its run.
+    Tokens {
+        /// Rows in `tokens.parquet`.
+        held: usize,
+        /// Steps of the run.
+        of: u32,
+    },
+    /// The end of its trace, and perhaps steps before it.
+    End {
+        /// Steps in the trace.
+        held: u32,
+        /// Steps asked for.
+        of: u32,
+    },
+}
+
+impl Shortfall {
+    /// Of a valid attempt, given its row and its decode steps.
+    #[must_use]
+    pub fn of(run: Option<&RunRow>, tokens: &[TokenRow]) -> Option<Self> {
+        let Some(run) = run else { return Some(Self::Run) };
+        if tokens.len() != run.tokens as usize {
+            return Some(Self::Tokens { held: tokens.len(), of: run.tokens });
+        }
+        let end = Self::End { held: run.tokens, of: run.n_predict };
+        run.outcome.is_none().then_some(end)
+    }
+}
+
+impl std::fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Run => write!(f, "run not in the data"),
+            Self::Tokens { held, of } => write!(f, "{held} of {of} tokens in the data"),
+            Self::End { held, of } => write!(f, "trace cut off after {held} of {of} tokens"),
         }
     }
 }
@@ -187,7 +238,9 @@ impl Figures {
         let highest = |of: &dyn Fn(&RunRow) -> Option<u64>| {
             rows().filter_map(of).max().map(|bytes| bytes as f64 / MIB)
         };
-        let (hits, misses) = tokens.iter().fold((0, 0), |(h, m), t| (h + t.hits, m + t.misses));
+        let sum =
+            |of: fn(&TokenRow) -> Option<u64>| tokens.iter().map(|t| of(t)).sum::<Option<u64>>();
+        let lookups = sum(|t| t.hits).zip(sum(|t| t.misses)).filter(|(h, m)| h + m > 0);
         let last_rates: Vec<f64> =
             runs.iter().filter_map(|(_, tokens)| tokens.last()?.cumulative_hit_rate).collect();
         Some(Self {
@@ -198,12 +251,13 @@ impl Figures {
                 .filter_map(|(_, t)| Rates::from_wall_ns(t.iter().map(|t| t.wall_ns)))
                 .map(|r| r.mean)
                 .collect(),
-            per_token: PerToken::mean(&tokens, streams),
+            per_token: PerToken::mean(&tokens),
             hit_rate: mean(&last_rates).filter(|_| cached),
-            decode_hit_rate: (cached && hits + misses > 0)
-                .then(|| hits as f64 / (hits + misses) as f64),
+            decode_hit_rate: lookups
+                .filter(|_| cached)
+                .map(|(hits, misses)| hits as f64 / (hits + misses) as f64),
             load_s: mean_of(&|r| r.load_ns, 1e9),
-            dense_read_mib: mean_of(&|r| r.dense_read_bytes, MIB).filter(|_| first.mode != "mmap"),
+            dense_read_mib: mean_of(&|r| r.dense_read_bytes, MIB),
             load_expert_read_bytes: streams
                 .then(|| rows().filter_map(|r| r.load_expert_read_bytes).sum()),
             prompt_tokens: first.prompt_tokens,
@@ -219,22 +273,26 @@ impl Figures {
 }
 
 impl PerToken {
-    fn mean(tokens: &[&TokenRow], streams: bool) -> Option<Self> {
+    fn mean(tokens: &[&TokenRow]) -> Option<Self> {
         let count = tokens.len() as f64;
         let per = |of: fn(&TokenRow) -> u64, unit: f64| {
             tokens.iter().map(|t| u128::from(of(t))).sum::<u128>() as f64 / unit / count
         };
+        let measured = |of: fn(&TokenRow) -> Option<u64>, unit: f64| {
+            let sum: Option<u128> = tokens.iter().map(|t| of(t).map(u128::from)).sum();
+            sum.map(|sum| sum as f64 / unit / count)
+        };
         (!tokens.is_empty()).then(|| Self {
             wall_s: per(|t| t.wall_ns, 1e9),
             compute_s: per(|t| t.compute_ns, 1e9),
-            io_wait_s: streams.then(|| per(|t| t.io_wait_ns, 1e9)),
-            mgmt_s: streams.then(|| per(|t| t.mgmt_ns, 1e9)),
+            io_wait_s: measured(|t| t.io_wait_ns, 1e9),
+            mgmt_s: measured(|t| t.mgmt_ns, 1e9),
             other_s: per(|t| t.other_ns, 1e9),
-            lane_busy_s: streams.then(|| per(|t| t.lane_busy_ns, 1e9)),
+            lane_busy_s: measured(|t| t.lane_busy_ns, 1e9),
             cpu_s: per(|t| t.cpu_ns, 1e9),
-            read_mib: streams.then(|| per(|t| t.expert_read_bytes, MIB)),
-            device_read_mib: streams.then(|| per(|t| t.device_read_bytes, MIB)),
-            reads: streams.then(|| per(|t| t.reads, 1.0)),
+            read_mib: measured(|t| t.expert_read_bytes, MIB),
+            device_read_mib: measured(|t| t.device_read_bytes, MIB),
+            reads: measured(|t| t.reads, 1.0),
             major_faults: per(|t| t.major_faults, 1.0),
         })
     }

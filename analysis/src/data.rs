@@ -11,6 +11,7 @@
 //! and columns of a newer one are passed over; everything else raises the version.
 
 mod column;
+mod earlier;
 mod ingest;
 mod read;
 mod rows;

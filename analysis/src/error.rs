@@ -50,9 +50,22 @@ pub enum AnalysisError {
         /// The folder of the traces.
         runs: PathBuf,
     },
+    /// One of the Parquet files is missing, and the traces don't make up for it.
+    #[error(
+        "{} is missing, and runs/ holds no whole trace of {runs} of the runs in the rest of data/, which \
+         stays as it is (copy the missing file, or runs/, from where the matrix ran)",
+        path.display()
+    )]
+    MissingTable {
+        /// The missing file.
+        path: PathBuf,
+        /// Runs that would be lost.
+        runs: usize,
+    },
     /// A Parquet file is damaged or isn't ours.
     #[error(
-        "{}: {message} (delete the folder's data/ and run `bmoe report` again to rebuild it from runs/)",
+        "{}: {message} (copy it from where the matrix ran; or, to keep only the runs whose traces are in \
+         runs/, delete the folder's data/ and run `bmoe report` again)",
         path.display()
     )]
     Parquet {
@@ -63,8 +76,9 @@ pub enum AnalysisError {
     },
     /// A Parquet file of another version.
     #[error(
-        "{}: schema version {found} is not version {supported}, the one that this program reads (delete \
-         the folder's data/ and run `bmoe report` again to rebuild it from runs/)",
+        "{}: schema version {found} is not version {supported}, the one that this program reads (render \
+         it with the program that wrote it; or, to keep only the runs whose traces are in runs/, delete \
+         the folder's data/ and run `bmoe report` again)",
         path.display()
     )]
     SchemaVersion {

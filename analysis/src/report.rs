@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::atomic;
-use crate::cells::{Cell, Figures, group};
+use crate::cells::{Cell, Figures, Shortfall, group};
 use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow, ingest};
 use crate::error::{AnalysisError, Result};
 use crate::journal::{Journal, read_environment};
@@ -60,7 +60,7 @@ struct Loaded {
     without_data: Vec<(String, String)>,
 }
 
-/// Renders a result folder. Builds its Parquet files first when they are missing.
+/// Renders a result folder. Builds its Parquet files first when one of them is missing.
 ///
 /// # Errors
 /// The folder is no result folder, or one of its files is missing, damaged or of another version; the
@@ -69,14 +69,7 @@ pub fn render(dir: &Path) -> Result<ReportPaths> {
     let journal = Journal::read(dir)?;
     let reader = DataReader::new(dir);
     if !reader.exists() {
-        let found = ingest(dir)?;
-        let wanted = journal.records.iter().any(|c| c.run_id.is_some());
-        if wanted && found.runs == 0 && found.left_out.is_empty() {
-            return Err(AnalysisError::NoData {
-                data: Table::Runs.path(dir),
-                runs: dir.join("runs"),
-            });
-        }
+        ingest(dir)?;
     }
     let runs: BTreeMap<String, RunRow> = reader.runs()?.into_iter().collect();
     let without_data = journal
@@ -146,7 +139,10 @@ fn model_part<'a>(
         .map(|cell| {
             let runs: Vec<(&RunRow, &[TokenRow])> =
                 cell.valid().filter_map(|a| Some((row_of(a)?, tokens_of(a)))).collect();
-            Row { figures: Figures::pooled(&runs), cell }
+            let shortfall =
+                |a: &CellRecord| Some((a.repetition, Shortfall::of(row_of(a), tokens_of(a))?));
+            let shortfalls = cell.valid().filter_map(shortfall).collect();
+            Row { figures: Figures::pooled(&runs), shortfalls, cell }
         })
         .collect();
     Ok(ModelPart { name, run, rows, heatmap, timelines })
@@ -228,6 +224,8 @@ fn slug(text: &str) -> String {
             slug.push('-');
         }
     }
+    // File systems end names at 255 bytes.
+    slug.truncate(120);
     slug.truncate(slug.trim_end_matches('-').len());
     slug
 }
@@ -240,5 +238,6 @@ mod tests {
     fn file_names_are_plain() {
         assert_eq!(slug("Qwen3 30B: stream, cache 128 MiB"), "qwen3-30b-stream-cache-128-mib");
         assert_eq!(slug("../é |"), "");
+        assert_eq!(slug(&"a ".repeat(500)).len(), 119);
     }
 }

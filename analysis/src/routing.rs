@@ -119,7 +119,7 @@ mod tests {
             expert: *expert,
             weight: None,
             residency: None,
-            read_bytes: 0,
+            read_bytes: None,
         };
         experts.iter().enumerate().map(row).collect()
     }

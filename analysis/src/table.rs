@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::cells::{Cell, Figures};
+use crate::cells::{Cell, Figures, Shortfall};
 use crate::stats::Rates;
 
 /// What stands where nothing was measured.
@@ -15,6 +15,8 @@ pub struct Row<'a> {
     pub cell: Cell<'a>,
     /// Its figures.
     pub figures: Option<Figures>,
+    /// What the data lack of its valid attempts, by repetition.
+    pub shortfalls: Vec<(u32, Shortfall)>,
 }
 
 /// The benchmark table: one row per cell, cells without a valid run with their reason.
@@ -42,7 +44,7 @@ pub fn benchmark(rows: &[Row<'_>]) -> String {
         "verdict",
     ]);
     table.left_aligned(13);
-    for Row { cell, figures } in rows {
+    for Row { cell, figures, shortfalls } in rows {
         let figures = figures.as_ref();
         let rates = figures.and_then(|f| f.rates);
         let token = figures.and_then(|f| f.per_token);
@@ -64,7 +66,7 @@ pub fn benchmark(rows: &[Row<'_>]) -> String {
             }),
             number(figures.and_then(|f| f.first_token_s), 2),
             mib(figures.and_then(|f| f.peak_rss_mib)),
-            cell.verdict(),
+            cell.verdict(shortfalls),
         ]);
     }
     table.finish()
@@ -87,7 +89,7 @@ pub fn per_token(rows: &[Row<'_>]) -> String {
         "decode hit %",
         "major faults",
     ]);
-    for Row { cell, figures } in rows {
+    for Row { cell, figures, .. } in rows {
         let Some((figures, token)) = figures.as_ref().and_then(|f| Some((f, f.per_token?))) else {
             continue;
         };
@@ -127,7 +129,7 @@ pub fn start_up(rows: &[Row<'_>]) -> String {
         "direct I/O",
     ]);
     table.left_aligned(10);
-    for Row { cell, figures } in rows {
+    for Row { cell, figures, .. } in rows {
         let Some(figures) = figures else { continue };
         let prefill_rate = figures
             .prompt_tokens
@@ -231,7 +233,46 @@ impl Markdown {
     }
 }
 
-/// Text as one line of a table cell.
+/// Text on one line, without characters that move the cursor or turn the direction of writing.
+pub(crate) fn one_line(text: &str) -> String {
+    let moves =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let plain: String = text.chars().map(|c| if moves(c) { ' ' } else { c }).collect();
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Text as one line of a table cell or of prose: it ends no cell and opens no HTML. A broken bar stands for
+/// a bar, since a backslash before one means one thing to Markdown and another on a terminal.
 pub(crate) fn escape(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+    let mut escaped = String::with_capacity(text.len());
+    let line = one_line(text).replace('|', "¦");
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '<' && chars.peek().is_some_and(|n| n.is_ascii_alphabetic() || "!/?".contains(*n)) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// The same for the text of a link or of a picture, which a bracket would end.
+pub(crate) fn link_text(text: &str) -> String {
+    escape(text).replace('[', "(").replace(']', ")")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_in_their_cell() {
+        let mut table = Markdown::new(&["a", "b"]);
+        table.row(&["x\r\n| y\u{1b}[2J\0 \\| z".into(), "1 < 2 <!-- <b>\u{202e}".into()]);
+        assert_eq!(
+            table.finish(),
+            "| a | b |\n|---|---:|\n| x ¦ y [2J \\¦ z | 1 < 2 \\<!-- \\<b> |\n"
+        );
+        assert_eq!(link_text("a]b [c|"), "a)b (c¦");
+    }
 }

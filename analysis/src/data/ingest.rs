@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::earlier::Earlier;
 use super::read::{DataReader, RunMetadata};
-use super::rows::{RunRow, TokenRow};
-use super::trace::{Run, read_trace};
+use super::rows::RunRow;
+use super::trace::read_trace;
 use super::write::DataWriter;
 use super::{Table, TraceProblem};
 use crate::error::{AnalysisError, Result};
 use crate::journal::Journal;
-use crate::result_set::CellRecord;
+use crate::result_set::{CellRecord, Verdict};
 
 /// File name of a trace within `runs/`.
 const TRACE_FILE: &str = "trace.bin";
@@ -25,7 +26,8 @@ pub struct Ingested {
     pub runs: usize,
     /// Of those, the ones whose trace ends in an unfinished record.
     pub truncated: usize,
-    /// Of those, the ones taken over from the earlier Parquet files because their traces are gone.
+    /// Of those, the ones taken over from the earlier Parquet files because their traces are gone or
+    /// were cut off since.
     pub kept: usize,
     /// Traces that could not be used.
     pub left_out: Vec<LeftOut>,
@@ -43,76 +45,84 @@ pub struct LeftOut {
 /// Where a run's rows come from.
 enum Source {
     Trace(PathBuf),
-    Kept,
-}
-
-struct Planned {
-    run_id: String,
-    row: RunRow,
-    source: Source,
+    Earlier,
 }
 
 /// Builds `DIR/data/*.parquet` from `DIR/runs/**/trace.bin` and the journal.
 ///
-/// Runs whose traces were deleted are taken over from the Parquet files that are there already. A trace
-/// of which nothing can be used is left out and named in the result and in the files' metadata.
+/// Runs whose traces were deleted, or hold less than they once did, are taken over from the Parquet files
+/// that are there already. A trace of which nothing can be used is left out and named in the result and
+/// in the files' metadata.
 ///
 /// # Errors
-/// The folder is no result folder, can't be read or written, or runs would be lost because the earlier
-/// Parquet files can't be read.
+/// The folder is no result folder, can't be read or written, holds neither data nor traces, or rows would
+/// be lost because an earlier Parquet file is missing or can't be read. Nothing is written then.
 pub fn ingest(dir: &Path) -> Result<Ingested> {
     let journal = Journal::read(dir)?;
     let cells: HashMap<&str, &CellRecord> =
         journal.records.iter().filter_map(|c| Some((c.run_id.as_deref()?, c))).collect();
     let mut done = Ingested::default();
-    let mut planned: Vec<Planned> = Vec::new();
-    let mut metadata = BTreeMap::new();
+    let mut rows: BTreeMap<String, RunRow> = BTreeMap::new();
+    let mut sources: BTreeMap<String, Source> = BTreeMap::new();
     for path in find_traces(&dir.join("runs"))? {
-        let relative = path.strip_prefix(dir).unwrap_or(&path).display().to_string();
-        let run = match read_trace(&path) {
-            Ok(run) if metadata.contains_key(&run.start.run_id) => {
+        match read_trace(&path) {
+            Ok(run) if rows.contains_key(&run.start.run_id) => {
                 let reason = format!("another trace is of the same run {}", run.start.run_id);
-                done.left_out.push(LeftOut { trace: relative, reason });
-                continue;
+                done.left_out.push(LeftOut::new(dir, &path, reason));
             }
-            Ok(run) => run,
-            Err(problem) => {
-                done.left_out.push(LeftOut { trace: relative, reason: problem.to_string() });
-                continue;
+            Ok(run) => {
+                let run_id = run.start.run_id.clone();
+                rows.insert(run_id.clone(), RunRow::new(&run, cells.get(&*run_id).copied()));
+                sources.insert(run_id, Source::Trace(path));
             }
-        };
-        let run_id = run.start.run_id.clone();
-        let row = RunRow::new(&run, cells.get(run_id.as_str()).copied());
-        metadata.insert(run_id.clone(), metadata_of(&row, &run));
-        planned.push(Planned { run_id, row, source: Source::Trace(path) });
-    }
-    let mut kept = Kept::default();
-    let missing = cells.keys().any(|id| !metadata.contains_key(*id));
-    if missing && DataReader::new(dir).exists() {
-        kept = Kept::read(dir)?;
-        for (run_id, row) in std::mem::take(&mut kept.runs) {
-            if let (false, Some(about)) =
-                (metadata.contains_key(&run_id), kept.metadata.remove(&run_id))
-            {
-                metadata.insert(run_id.clone(), about);
-                planned.push(Planned { run_id, row, source: Source::Kept });
-            }
+            Err(problem) => done.left_out.push(LeftOut::new(dir, &path, problem.to_string())),
         }
     }
+    if rows.is_empty()
+        && done.left_out.is_empty()
+        && !cells.is_empty()
+        && Table::ALL.iter().all(|t| !t.path(dir).is_file())
+    {
+        let (data, runs) = (Table::Runs.path(dir), dir.join("runs"));
+        return Err(AnalysisError::NoData { data, runs });
+    }
+    // A valid run came to its end, so a trace of it without one was cut off later.
+    let covered = |run_id: &str| {
+        let valid = cells.get(run_id).is_some_and(|c| c.verdict == Verdict::Valid);
+        rows.get(run_id).is_some_and(|row| row.outcome.is_some() || !valid)
+    };
+    let mut earlier = Earlier::read(dir, &rows, cells.keys().copied(), covered)?;
+    for (run_id, row) in std::mem::take(&mut earlier.runs) {
+        if let Some(Source::Trace(path)) = sources.insert(run_id.clone(), Source::Earlier) {
+            let tokens = rows.get(&run_id).map_or(0, |row| row.tokens);
+            let reason = format!(
+                "it was cut off after {tokens} of {} tokens; the rows of its run {run_id} made from it \
+                 before are kept",
+                row.tokens
+            );
+            done.left_out.push(LeftOut::new(dir, &path, reason));
+        }
+        rows.insert(run_id, row);
+    }
+    done.left_out.sort_by(|a, b| a.trace.cmp(&b.trace));
+    let metadata = rows
+        .iter()
+        .map(|(run_id, row)| Ok((run_id.clone(), metadata_of(dir, row)?)))
+        .collect::<Result<_>>()?;
     // The runner's order; runs that the journal doesn't know come last, oldest first.
-    planned.sort_by(|a, b| {
-        let key = |p: &Planned| (p.row.run_order.unwrap_or(u32::MAX), p.row.started_unix_ms);
-        key(a).cmp(&key(b)).then_with(|| a.run_id.cmp(&b.run_id))
+    let mut planned: Vec<(&String, &RunRow)> = rows.iter().collect();
+    planned.sort_by_key(|(run_id, row)| {
+        (row.run_order.unwrap_or(u32::MAX), row.started_unix_ms, *run_id)
     });
     let mut writer = DataWriter::create(dir, &metadata, &done.left_out)?;
-    for Planned { run_id, row, source } in &planned {
-        match source {
+    for (run_id, row) in &planned {
+        match &sources[*run_id] {
             Source::Trace(path) => {
                 let run = read_trace(path).map_err(|e| changed(path, &e))?;
                 writer.write_run(run_id, row, &run.tokens, &run.routes)?;
             }
-            Source::Kept => {
-                let tokens = kept.tokens.remove(run_id).unwrap_or_default();
+            Source::Earlier => {
+                let tokens = earlier.tokens.remove(*run_id).unwrap_or_default();
                 let routes = DataReader::new(dir).routes_of(run_id)?;
                 writer.write_run(run_id, row, &tokens, &routes)?;
                 done.kept += 1;
@@ -125,14 +135,25 @@ pub fn ingest(dir: &Path) -> Result<Ingested> {
     Ok(done)
 }
 
-fn metadata_of(row: &RunRow, run: &Run) -> RunMetadata {
-    RunMetadata {
+impl LeftOut {
+    fn new(dir: &Path, path: &Path, reason: String) -> Self {
+        let trace = path.strip_prefix(dir).unwrap_or(path).display().to_string();
+        Self { trace, reason }
+    }
+}
+
+fn metadata_of(dir: &Path, row: &RunRow) -> Result<RunMetadata> {
+    let damaged = |e: serde_json::Error| AnalysisError::Parquet {
+        path: Table::Runs.path(dir),
+        message: format!("the configuration or model of a run is damaged: {e}"),
+    };
+    Ok(RunMetadata {
         cell: row.cell_name.clone(),
         model: row.model.clone(),
         truncated_bytes: row.truncated_bytes,
-        config: serde_json::to_value(&run.start.config).unwrap_or_default(),
-        shape: run.start.model.clone(),
-    }
+        config: serde_json::from_str(&row.config_json).map_err(damaged)?,
+        shape: serde_json::from_str(&row.model_shape_json).map_err(damaged)?,
+    })
 }
 
 /// A trace that could be read a moment ago.
@@ -140,25 +161,6 @@ fn changed(path: &Path, problem: &TraceProblem) -> AnalysisError {
     AnalysisError::io("read", path)(std::io::Error::other(format!(
         "it changed while it was being read: {problem}"
     )))
-}
-
-/// Rows of the earlier files.
-#[derive(Default)]
-struct Kept {
-    runs: Vec<(String, RunRow)>,
-    metadata: BTreeMap<String, RunMetadata>,
-    tokens: BTreeMap<String, Vec<TokenRow>>,
-}
-
-impl Kept {
-    fn read(dir: &Path) -> Result<Self> {
-        let reader = DataReader::new(dir);
-        Ok(Self {
-            runs: reader.runs()?,
-            metadata: reader.metadata(Table::Runs)?.runs,
-            tokens: reader.tokens()?,
-        })
-    }
 }
 
 /// All traces below a folder, in path order; none when the folder is missing.

@@ -42,6 +42,8 @@ pub struct FileMetadata {
 }
 
 /// Reads the three files of one result folder.
+///
+/// Earlier writers left zeros where a mode measures nothing; those come back as nulls.
 #[derive(Debug, Clone)]
 pub struct DataReader {
     dir: PathBuf,
@@ -76,7 +78,9 @@ impl DataReader {
         let by_run = self.rows::<RunRow>(Table::Runs)?;
         Ok(by_run
             .into_iter()
-            .flat_map(|(id, rows)| rows.into_iter().map(move |row| (id.clone(), row)))
+            .flat_map(|(id, rows)| {
+                rows.into_iter().map(move |row: RunRow| (id.clone(), row.as_measured()))
+            })
             .collect())
     }
 
@@ -85,7 +89,17 @@ impl DataReader {
     /// # Errors
     /// As for [`Self::metadata`].
     pub fn tokens(&self) -> Result<BTreeMap<String, Vec<TokenRow>>> {
-        Ok(self.rows(Table::Tokens)?.into_iter().collect())
+        let runs = self.metadata(Table::Tokens)?.runs;
+        let mode_of = |id: &str| runs.get(id).and_then(|run| run.config.get("mode")?.as_str());
+        let by_run = self.rows::<TokenRow>(Table::Tokens)?.into_iter();
+        Ok(by_run
+            .map(|(id, mut rows)| {
+                if let Some(mode) = mode_of(&id) {
+                    rows = rows.into_iter().map(|row| row.as_measured(mode)).collect();
+                }
+                (id, rows)
+            })
+            .collect())
     }
 
     /// The routed experts of one run, in the order of the engine's cache decisions.
@@ -97,6 +111,7 @@ impl DataReader {
         run_ids(&frame)
             .and_then(|ids| frame.filter(&ids.equal(run_id)))
             .and_then(|frame| RouteRow::from_frame(&frame))
+            .map(|rows| rows.into_iter().map(RouteRow::as_measured).collect())
             .map_err(self.unreadable(Table::Routes))
     }
 

@@ -1,5 +1,9 @@
 //! The columns of the Parquet files. Field names are column names; a unit is part of the name.
+//!
+//! Only `stream` mode reads experts itself. The records of the other modes have zeros where nothing was
+//! measured; the rows have nulls there.
 
+use bmoe_trace::Mode;
 use bmoe_trace::record::{Cost, DirectIo, Outcome, Phase, Residency, TokenRecord};
 
 use super::column::row;
@@ -70,7 +74,7 @@ row! {
         pub n_predict: u32,
         /// Process start to a usable context.
         pub load_ns: Option<u64>,
-        /// Part of `load_ns` spent reading dense weights.
+        /// Part of `load_ns` spent reading dense weights; null in `mmap` mode, as the next two.
         pub dense_read_ns: Option<u64>,
         /// Dense bytes read while loading.
         pub dense_read_bytes: Option<u64>,
@@ -88,7 +92,7 @@ row! {
         pub prefill_ubatches: Option<u32>,
         /// Wall time of the prompt.
         pub prefill_ns: Option<u64>,
-        /// Blocked on expert reads during the prompt.
+        /// Blocked on expert reads during the prompt; null outside `stream` mode, as the next three.
         pub prefill_io_wait_ns: Option<u64>,
         /// Expert bytes fetched for the prompt.
         pub prefill_expert_read_bytes: Option<u64>,
@@ -137,26 +141,26 @@ row! {
         pub token: i32,
         /// The whole step.
         pub wall_ns: u64,
-        /// Blocked on expert reads.
-        pub io_wait_ns: u64,
+        /// Blocked on expert reads; null outside `stream` mode.
+        pub io_wait_ns: Option<u64>,
         /// Computing.
         pub compute_ns: u64,
-        /// Cache management.
-        pub mgmt_ns: u64,
-        /// Summed busy time of the read lanes.
-        pub lane_busy_ns: u64,
+        /// Cache management; null outside `stream` mode.
+        pub mgmt_ns: Option<u64>,
+        /// Summed busy time of the read lanes; null outside `stream` mode.
+        pub lane_busy_ns: Option<u64>,
         /// Residual.
         pub other_ns: u64,
-        /// Expert bytes wanted from storage.
-        pub expert_read_bytes: u64,
-        /// Bytes transferred, alignment included.
-        pub device_read_bytes: u64,
-        /// Read operations.
-        pub reads: u64,
-        /// Distinct experts found in the cache.
-        pub hits: u64,
-        /// Distinct experts read.
-        pub misses: u64,
+        /// Expert bytes wanted from storage; null outside `stream` mode.
+        pub expert_read_bytes: Option<u64>,
+        /// Bytes transferred, alignment included; null outside `stream` mode.
+        pub device_read_bytes: Option<u64>,
+        /// Read operations; null outside `stream` mode.
+        pub reads: Option<u64>,
+        /// Distinct experts found in the cache; null outside `stream` mode.
+        pub hits: Option<u64>,
+        /// Distinct experts read; null outside `stream` mode.
+        pub misses: Option<u64>,
         /// Major page faults of the process.
         pub major_faults: u64,
         /// CPU time of all threads.
@@ -194,13 +198,14 @@ row! {
         pub weight: Option<f32>,
         /// `miss`, `hit` or `prefetch_hit`; null in modes without a cache of ours.
         pub residency: Option<Residency>,
-        /// Expert bytes fetched, on the row of the event that first names the expert; 0 elsewhere.
-        pub read_bytes: u64,
+        /// Expert bytes fetched, on the row of the event that first names the expert; 0 elsewhere, null
+        /// where `residency` is.
+        pub read_bytes: Option<u64>,
     }
 }
 
 impl TokenRow {
-    pub(super) fn new(record: &TokenRecord) -> Self {
+    pub(super) fn new(record: &TokenRecord, mode: &str) -> Self {
         let Cost {
             wall_ns,
             io_wait_ns,
@@ -216,27 +221,53 @@ impl TokenRow {
             major_faults,
             cpu_ns,
         } = record.cost;
-        Self {
+        let row = Self {
             step: record.step,
             position: record.position,
             token: record.token,
             wall_ns,
-            io_wait_ns,
+            io_wait_ns: Some(io_wait_ns),
             compute_ns,
-            mgmt_ns,
-            lane_busy_ns,
+            mgmt_ns: Some(mgmt_ns),
+            lane_busy_ns: Some(lane_busy_ns),
             other_ns,
-            expert_read_bytes,
-            device_read_bytes,
-            reads,
-            hits,
-            misses,
+            expert_read_bytes: Some(expert_read_bytes),
+            device_read_bytes: Some(device_read_bytes),
+            reads: Some(reads),
+            hits: Some(hits),
+            misses: Some(misses),
             major_faults,
             cpu_ns,
             cumulative_hit_rate: Some(record.cumulative_hit_rate).filter(|r| !r.is_nan()),
             cache_resident_bytes: record.cache_resident_bytes,
             rss_bytes: record.rss_bytes,
+        };
+        row.as_measured(mode)
+    }
+
+    /// Nulls in place of what the mode does not measure.
+    pub(super) fn as_measured(self, mode: &str) -> Self {
+        if mode == Mode::Stream.as_str() {
+            return self;
         }
+        Self {
+            io_wait_ns: None,
+            mgmt_ns: None,
+            lane_busy_ns: None,
+            expert_read_bytes: None,
+            device_read_bytes: None,
+            reads: None,
+            hits: None,
+            misses: None,
+            ..self
+        }
+    }
+}
+
+impl RouteRow {
+    /// Nulls in place of what is not measured without a cache of ours.
+    pub(super) fn as_measured(self) -> Self {
+        Self { read_bytes: self.read_bytes.filter(|_| self.residency.is_some()), ..self }
     }
 }
 
@@ -247,7 +278,7 @@ impl RunRow {
         let config = &start.config;
         let model = &start.model;
         let json = |value: serde_json::Result<String>| value.unwrap_or_default();
-        Self {
+        let row = Self {
             cell_id: cell.map(|c| c.id.clone()),
             cell_name: cell.map(|c| c.name.clone()),
             model: cell.map(|c| c.model.clone()),
@@ -317,6 +348,29 @@ impl RunRow {
             truncated_bytes: run.truncated_bytes,
             config_json: json(serde_json::to_string(config)),
             model_shape_json: json(serde_json::to_string(model)),
+        };
+        row.as_measured()
+    }
+
+    /// Nulls in place of what the mode does not measure.
+    pub(super) fn as_measured(mut self) -> Self {
+        if self.mode != Mode::Stream.as_str() {
+            self.prefill_io_wait_ns = None;
+            self.prefill_expert_read_bytes = None;
+            self.prefill_hits = None;
+            self.prefill_misses = None;
         }
+        if self.mode == Mode::Mmap.as_str() {
+            self.dense_read_ns = None;
+            self.dense_read_bytes = None;
+            self.load_expert_read_bytes = None;
+        }
+        self
+    }
+
+    /// How far the run got, as the row tells it: of two rows of one run the greater holds more.
+    pub(super) fn progress(&self) -> impl Ord + use<> {
+        let Self { outcome, tokens, prefill_ns, load_ns, .. } = self;
+        (outcome.is_some(), *tokens, prefill_ns.is_some(), load_ns.is_some())
     }
 }

@@ -75,6 +75,7 @@ pub fn read_trace(path: &Path) -> Result<Run, TraceProblem> {
         routes: Vec::new(),
         truncated_bytes: 0,
     };
+    let mode = run.start.config.mode.as_str();
     let (mut frame, mut event) = (0, 0);
     while let Some(record) = reader.read()? {
         frame += 1;
@@ -86,7 +87,7 @@ pub fn read_trace(path: &Path) -> Result<Run, TraceProblem> {
                 event += 1;
             }
             Record::Prefill(prefill) => run.prefill = Some(prefill),
-            Record::Token(token) => run.tokens.push(TokenRow::new(&token)),
+            Record::Token(token) => run.tokens.push(TokenRow::new(&token, mode)),
             Record::End(end) => run.end = Some(*end),
         }
     }
@@ -117,9 +118,9 @@ fn push_route(rows: &mut Vec<RouteRow>, event: u32, route: &RouteRecord) -> Opti
         let (residency, read_bytes) = if known {
             let entry = distinct.iter().position(|d| *d == expert)?;
             let first = !std::mem::replace(&mut seen[entry], true);
-            (Some(route.residency[entry]), if first { route.read_bytes[entry] } else { 0 })
+            (Some(route.residency[entry]), Some(if first { route.read_bytes[entry] } else { 0 }))
         } else {
-            (None, 0)
+            (None, None)
         };
         rows.push(RouteRow {
             event,

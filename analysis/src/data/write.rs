@@ -11,7 +11,7 @@ use super::column::Row;
 use super::read::RunMetadata;
 use super::rows::{RouteRow, RunRow, TokenRow};
 use super::{LeftOut, SCHEMA_VERSION, Table};
-use crate::atomic::AtomicFile;
+use crate::atomic::{AtomicFile, Watched, WriteFailure};
 use crate::error::{AnalysisError, Result};
 
 /// Key of the schema version in a file's metadata.
@@ -35,7 +35,9 @@ pub struct DataWriter {
 }
 
 struct OpenTable {
-    writer: BatchedWriter<File>,
+    writer: BatchedWriter<Watched<File>>,
+    /// The error that the encoder only alludes to.
+    failure: WriteFailure,
     /// Rows that are not in the file yet.
     pending: DataFrame,
     file: AtomicFile,
@@ -89,7 +91,8 @@ impl DataWriter {
         // Footers first: a full disk must not replace one file and leave the others old.
         let mut tables = [self.runs, self.tokens, self.routes];
         for table in &mut tables {
-            table.flush().and_then(|()| table.writer.finish()).map_err(table.failed())?;
+            let finished = table.flush().and_then(|()| table.writer.finish());
+            finished.map_err(|e| table.failed(e))?;
         }
         tables.into_iter().try_for_each(|table| table.file.commit())
     }
@@ -104,10 +107,18 @@ impl OpenTable {
     ) -> Result<Self> {
         let path = table.path(dir);
         let file = AtomicFile::create(&path)?;
-        let failed = |e: PolarsError| AnalysisError::Parquet {
-            path: path.clone(),
-            message: format!("cannot be written: {e}"),
-        };
+        let out = file.file().try_clone().map_err(AnalysisError::io("write", &path))?;
+        Self::over::<T>(out, file, path, table, runs, left_out)
+    }
+
+    fn over<T: Row>(
+        out: File,
+        file: AtomicFile,
+        path: PathBuf,
+        table: Table,
+        runs: &BTreeMap<String, RunMetadata>,
+        left_out: &[LeftOut],
+    ) -> Result<Self> {
         let metadata = [
             (KEY_VERSION, SCHEMA_VERSION.to_string()),
             (KEY_TABLE, table.as_str().to_owned()),
@@ -115,13 +126,14 @@ impl OpenTable {
             (KEY_LEFT_OUT, json!(left_out).to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value));
-        let out = file.file().try_clone().map_err(AnalysisError::io("write", &path))?;
+        let (out, failure) = Watched::new(out);
+        let failed = |e| unwritable(&path, &failure, e);
         let pending = frame::<T>("", &[]).map_err(failed)?;
         let writer = ParquetWriter::new(out)
             .with_key_value_metadata(Some(KeyValueMetadata::from_static(metadata.to_vec())))
             .batched(pending.schema())
             .map_err(failed)?;
-        Ok(Self { writer, pending, file, path })
+        Ok(Self { writer, failure, pending, file, path })
     }
 
     fn append<T: Row>(&mut self, run_id: &str, rows: &[T]) -> Result<()> {
@@ -132,7 +144,7 @@ impl OpenTable {
             self.pending.vstack_mut_owned(frame(run_id, rows)?)?;
             if self.pending.height() >= GROUP_ROWS { self.flush() } else { Ok(()) }
         };
-        add().map_err(self.failed())
+        add().map_err(|e| self.failed(e))
     }
 
     fn flush(&mut self) -> PolarsResult<()> {
@@ -145,17 +157,44 @@ impl OpenTable {
         Ok(())
     }
 
-    fn failed(&self) -> impl Fn(PolarsError) -> AnalysisError + use<> {
-        let path = self.path.clone();
-        move |e| AnalysisError::Parquet {
-            path: path.clone(),
-            message: format!("cannot be written: {e}"),
-        }
+    fn failed(&self, error: PolarsError) -> AnalysisError {
+        unwritable(&self.path, &self.failure, error)
     }
+}
+
+/// What the system said, or else the encoder.
+fn unwritable(path: &Path, failure: &WriteFailure, error: PolarsError) -> AnalysisError {
+    let source = failure.take().unwrap_or_else(|| std::io::Error::other(error));
+    AnalysisError::io("write", path)(source)
 }
 
 fn frame<T: Row>(run_id: &str, rows: &[T]) -> PolarsResult<DataFrame> {
     let mut columns = vec![Column::new("run_id".into(), vec![run_id; rows.len()])];
     columns.extend(T::columns(rows));
     DataFrame::new(rows.len(), columns)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_said_to_be_full() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Table::Tokens.path(dir.path());
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let file = AtomicFile::create(&path).unwrap();
+        let none = BTreeMap::new();
+        let table = OpenTable::over::<TokenRow>(full, file, path, Table::Tokens, &none, &[]);
+        let error = match table {
+            Err(error) => error,
+            Ok(table) => {
+                let finished = table.writer.finish();
+                table.failed(finished.expect_err("nothing fits on /dev/full"))
+            }
+        };
+        let text = error.to_string();
+        assert!(text.contains("cannot write ") && text.contains("tokens.parquet: "), "{text}");
+        assert!(text.contains("No space left on device"), "{text}");
+    }
 }

@@ -5,6 +5,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::canvas::{Canvas, Drawing, Drawn, INK, Picture, style};
 use crate::routing::Routing;
+use crate::table::one_line;
 
 const LEFT: i32 = 84;
 const TOP: i32 = 84;
@@ -73,7 +74,7 @@ impl Drawing for Heatmap<'_> {
         let first = routing.layers.first().map_or(0, |l| l.layer);
 
         area.draw_text(
-            &format!("{}: which experts the decode tokens used", self.model),
+            &format!("{}: which experts the decode tokens used", one_line(self.model)),
             &style(25, HPos::Left, VPos::Top),
             (16, 14),
         )?;
@@ -85,7 +86,7 @@ impl Drawing for Heatmap<'_> {
                 routing.n_expert,
                 routing.top_k,
                 routing.tokens,
-                self.run
+                one_line(self.run)
             ),
             &style(17, HPos::Left, VPos::Top),
             (16, 46),

@@ -5,6 +5,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::canvas::{Canvas, Drawing, Drawn, FAINT, INK, Picture, style, tick_text, ticks};
 use crate::data::TokenRow;
+use crate::table::one_line;
 
 const SIZE: (u32, u32) = (1280, 560);
 const LEFT: i32 = 92;
@@ -59,17 +60,18 @@ impl Timeline<'_> {
         self.tokens
             .chunks(self.tokens_per_bar())
             .map(|chunk| {
-                let ms = |of: fn(&TokenRow) -> u64| {
-                    chunk.iter().map(of).sum::<u64>() as f64 / 1e6 / chunk.len() as f64
-                };
-                let hits: u64 = chunk.iter().map(|t| t.hits).sum();
-                let lookups: u64 = chunk.iter().map(|t| t.hits + t.misses).sum();
+                let sum =
+                    |of: fn(&TokenRow) -> Option<u64>| chunk.iter().filter_map(of).sum::<u64>();
+                // A term that was not measured has no height and no place in the legend.
+                let ms = |of| sum(of) as f64 / 1e6 / chunk.len() as f64;
+                let hits = sum(|t| t.hits);
+                let lookups = hits + sum(|t| t.misses);
                 Bar {
                     terms_ms: [
-                        ms(|t| t.compute_ns),
+                        ms(|t| Some(t.compute_ns)),
                         ms(|t| t.io_wait_ns),
                         ms(|t| t.mgmt_ns),
-                        ms(|t| t.other_ns),
+                        ms(|t| Some(t.other_ns)),
                     ],
                     hit_rate: (self.cached && lookups > 0).then(|| hits as f64 / lookups as f64),
                 }
@@ -111,7 +113,7 @@ impl Drawing for Timeline<'_> {
             LEFT + (share * f64::from(RIGHT - LEFT)).round() as i32
         };
 
-        let title = format!("{}, {}", self.model, self.cell);
+        let title = one_line(&format!("{}, {}", self.model, self.cell));
         area.draw_text(&title, &style(25, HPos::Left, VPos::Top), (16, 14))?;
         let mut what = format!("time of each of {} decode tokens", self.tokens.len());
         if per_bar > 1 {

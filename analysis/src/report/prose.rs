@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{HeatmapPart, Loaded, ModelPart};
 use crate::result_set::{Environment, ModelFile};
 use crate::stats;
-use crate::table::{self, Markdown, escape, mib};
+use crate::table::{self, Markdown, escape, link_text, mib};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -29,8 +29,8 @@ const DEFINITIONS: &str = "\
 - **first token s**: from the start of the process to the first sampled token, loading included (mean of
   the repetitions). **peak RSS**: highest resident memory of the process (highest of the repetitions);
   in `mmap` mode it counts the mapped pages.
-- **verdict**: *valid* = ran to its end, and its text is the baseline's where that was required. Cells that
-  are not valid have no figures.
+- **verdict**: *valid* = ran to its end, and its text is the baseline's where that was required; what the
+  data lack of such a run stands beside it. Cells that are not valid have no figures.
 ";
 
 pub(super) fn report(loaded: &Loaded, models: &[ModelPart<'_>]) -> String {
@@ -78,11 +78,13 @@ fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment
         text.push_str("\n### Timelines\n\n");
         text.push_str("Each shows the cell's first valid repetition.\n");
         for timeline in &part.timelines {
-            let (cell, file) = (escape(&timeline.cell), &timeline.file);
+            let (cell, file) = (&timeline.cell, &timeline.file);
             let _ = writeln!(
                 text,
-                "\n![Time of each decode token, {cell}](plots/{file}.svg)\n\n\
-                 {cell} ([PNG](plots/{file}.png))"
+                "\n![Time of each decode token, {alt}](plots/{file}.svg)\n\n\
+                 {cell} ([PNG](plots/{file}.png))",
+                alt = link_text(cell),
+                cell = escape(cell),
             );
         }
     }
@@ -124,9 +126,9 @@ fn push_heatmap(text: &mut String, model: &str, heatmap: &HeatmapPart) {
     let _ = write!(
         text,
         "\n### Expert reuse\n\n![Share of decode tokens routed to each expert of each layer, \
-         {model}](plots/{file}.svg)\n\n\
+         {alt}](plots/{file}.svg)\n\n\
          Routes of {run} ([PNG](plots/{file}.png)); every lossless cell routes alike. ",
-        model = escape(model),
+        alt = link_text(model),
         run = escape(run),
     );
     if let Some(mean) = stats::mean(&touched) {
@@ -192,9 +194,12 @@ fn environment(env: &Environment, loaded: &Loaded) -> String {
 fn push_notes(text: &mut String, loaded: &Loaded) {
     let mut notes = Vec::new();
     for left_out in &loaded.metadata.left_out {
-        notes.push(format!("`{}` was left out: {}.", left_out.trace, escape(&left_out.reason)));
+        let (trace, reason) = (escape(&left_out.trace), escape(&left_out.reason));
+        notes.push(format!("`{trace}` was left out: {reason}."));
     }
     for (run_id, row) in &loaded.runs {
+        let held = loaded.tokens.get(run_id).map_or(0, Vec::len);
+        let run_id = escape(run_id);
         let cell = row.cell_name.as_deref().unwrap_or("a run that the journal does not know");
         if row.truncated_bytes > 0 {
             notes.push(format!(
@@ -208,6 +213,26 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
             notes.push(format!(
                 "Run {run_id} is in the data but not in `cells.jsonl` (its attempt never ended); it is \
                  in no table."
+            ));
+        }
+        if row.truncated_bytes == 0
+            && row.outcome.is_none()
+            && row.verdict.as_deref() == Some("valid")
+        {
+            notes.push(format!(
+                "{} (run {run_id}): its trace lacks its end; {} of {} tokens were kept.",
+                escape(cell),
+                row.tokens,
+                row.n_predict
+            ));
+        }
+        if held != row.tokens as usize {
+            notes.push(format!(
+                "{} (run {run_id}): `data/tokens.parquet` holds {held} of its {} tokens; its figures are \
+                 without the others (copy the file from where the matrix ran, or its trace into `runs/`, \
+                 and run `bmoe report` again).",
+                escape(cell),
+                row.tokens
             ));
         }
         if row.load_expert_read_bytes.is_some_and(|b| b > 0) && row.mode == "stream" {
@@ -224,8 +249,9 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
     }
     for (cell, run_id) in &loaded.without_data {
         notes.push(format!(
-            "{} was valid, and the data do not hold its run {run_id}; its figures are without it.",
-            escape(cell)
+            "{} was valid, and the data do not hold its run {}; its figures are without it.",
+            escape(cell),
+            escape(run_id)
         ));
     }
     if loaded.unfinished_line {

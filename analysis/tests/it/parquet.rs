@@ -9,6 +9,7 @@ use bmoe_analysis::ingest;
 use bmoe_analysis::result_set::{CellRecord, Verdict};
 use bmoe_trace::record::{Phase, Residency};
 use bmoe_trace::{Mode, Record};
+use polars::prelude::*;
 
 #[test]
 fn every_record_comes_back() {
@@ -46,7 +47,7 @@ fn every_record_comes_back() {
                     (token.step, token.position, token.token)
                 );
                 assert_eq!(row.wall_ns, token.cost.wall_ns);
-                assert_eq!(row.expert_read_bytes, token.cost.expert_read_bytes);
+                assert_eq!(row.expert_read_bytes, Some(token.cost.expert_read_bytes));
                 assert_eq!(row.cumulative_hit_rate, Some(token.cumulative_hit_rate));
             }
             Record::Route(route) => {
@@ -61,7 +62,7 @@ fn every_record_comes_back() {
                     assert_eq!(row.position, route.positions[token]);
                     assert_eq!((row.expert, row.phase), (u32::from(*expert), route.phase));
                     assert_eq!(row.weight, Some(route.weights[pair]));
-                    read += row.read_bytes;
+                    read += row.read_bytes.unwrap();
                 }
                 assert_eq!(read, route.read_bytes.iter().sum::<u64>());
                 event += 1;
@@ -76,7 +77,54 @@ fn every_record_comes_back() {
 
     // A mode without a cache of ours has routes, and nothing is known of where experts came from.
     let mmap = reader.routes_of("m0-r0").unwrap();
-    assert!(mmap.iter().all(|r| r.residency.is_none() && r.read_bytes == 0) && !mmap.is_empty());
+    assert!(
+        mmap.iter().all(|r| r.residency.is_none() && r.read_bytes.is_none()) && !mmap.is_empty()
+    );
+}
+
+#[test]
+fn what_a_mode_does_not_measure_is_null() {
+    let mut folder = Folder::new();
+    for (id, mode) in [("m0", Mode::Mmap), ("r0", Mode::Resident), ("s0", Mode::Stream)] {
+        folder.add_run(&cell(id, id, mode, 0, 1), 3);
+    }
+    ingest(folder.path()).unwrap();
+    // As another program reads them, without this crate's reader between.
+    let nulls = |table: Table, column: &str| -> Vec<bool> {
+        let file = fs::File::open(table.path(folder.path())).unwrap();
+        let frame = ParquetReader::new(file).finish().unwrap();
+        let nulls = frame.column(column).unwrap().is_null();
+        let ids = frame.column("run_id").unwrap().str().unwrap();
+        let of = |run: &str| {
+            let rows = ids.iter().zip(nulls.iter()).filter(|(id, _)| *id == Some(run));
+            let nulls: Vec<bool> = rows.map(|(_, null)| null.unwrap()).collect();
+            assert!(nulls.iter().all(|null| *null == nulls[0]), "{column} of {run}");
+            nulls[0]
+        };
+        ["m0-r0", "r0-r0", "s0-r0"].map(of).to_vec()
+    };
+    for column in [
+        "io_wait_ns",
+        "mgmt_ns",
+        "lane_busy_ns",
+        "expert_read_bytes",
+        "device_read_bytes",
+        "reads",
+        "hits",
+        "misses",
+    ] {
+        assert_eq!(nulls(Table::Tokens, column), [true, true, false], "{column}");
+    }
+    for column in
+        ["prefill_io_wait_ns", "prefill_expert_read_bytes", "prefill_hits", "prefill_misses"]
+    {
+        assert_eq!(nulls(Table::Runs, column), [true, true, false], "{column}");
+    }
+    for column in ["dense_read_ns", "dense_read_bytes", "load_expert_read_bytes"] {
+        assert_eq!(nulls(Table::Runs, column), [true, false, false], "{column}");
+    }
+    assert_eq!(nulls(Table::Routes, "read_bytes"), [true, true, false]);
+    assert_eq!(nulls(Table::Tokens, "compute_ns"), [false, false, false]);
 }
 
 #[test]

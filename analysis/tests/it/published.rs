@@ -87,7 +87,7 @@ fn the_published_routes_have_the_published_reuse() {
             expert: expert[i],
             weight: None,
             residency: None,
-            read_bytes: 0,
+            read_bytes: None,
         })
         .collect();
     let routing = Routing::new(&routes, 128).unwrap();

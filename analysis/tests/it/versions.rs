@@ -45,6 +45,10 @@ fn a_folder_of_version_1_is_read() {
     assert_eq!((run_id.as_str(), row.tokens, row.cache_mib), ("s1-r0", 5, 4));
     assert_eq!(reader.tokens().unwrap()["s1-r0"], run.tokens);
     assert_eq!(reader.routes_of("s1-r0").unwrap(), run.routes);
+    // It has zeros where `mmap` mode measures nothing.
+    let tokens = &reader.tokens().unwrap()["m0-r0"];
+    assert!(tokens.iter().all(|t| t.io_wait_ns.is_none() && t.reads.is_none()));
+    assert_eq!(reader.runs().unwrap()[0].1.prefill_hits, None);
 
     // Without the traces, as a published folder is; and with them, built anew.
     let dir = copy_of_fixture();
