@@ -79,7 +79,7 @@ impl DataReader {
         Ok(by_run
             .into_iter()
             .flat_map(|(id, rows)| {
-                rows.into_iter().map(move |row: RunRow| (id.clone(), row.as_measured()))
+                rows.into_iter().map(move |row: RunRow| (id.clone(), row.only_measured()))
             })
             .collect())
     }
@@ -95,7 +95,7 @@ impl DataReader {
         Ok(by_run
             .map(|(id, mut rows)| {
                 if let Some(mode) = mode_of(&id) {
-                    rows = rows.into_iter().map(|row| row.as_measured(mode)).collect();
+                    rows = rows.into_iter().map(|row| row.only_measured(mode)).collect();
                 }
                 (id, rows)
             })
@@ -111,7 +111,7 @@ impl DataReader {
         run_ids(&frame)
             .and_then(|ids| frame.filter(&ids.equal(run_id)))
             .and_then(|frame| RouteRow::from_frame(&frame))
-            .map(|rows| rows.into_iter().map(RouteRow::as_measured).collect())
+            .map(|rows| rows.into_iter().map(RouteRow::only_measured).collect())
             .map_err(self.unreadable(Table::Routes))
     }
 

@@ -242,11 +242,11 @@ impl TokenRow {
             cache_resident_bytes: record.cache_resident_bytes,
             rss_bytes: record.rss_bytes,
         };
-        row.as_measured(mode)
+        row.only_measured(mode)
     }
 
     /// Nulls in place of what the mode does not measure.
-    pub(super) fn as_measured(self, mode: &str) -> Self {
+    pub(super) fn only_measured(self, mode: &str) -> Self {
         if mode == Mode::Stream.as_str() {
             return self;
         }
@@ -266,7 +266,7 @@ impl TokenRow {
 
 impl RouteRow {
     /// Nulls in place of what is not measured without a cache of ours.
-    pub(super) fn as_measured(self) -> Self {
+    pub(super) fn only_measured(self) -> Self {
         Self { read_bytes: self.read_bytes.filter(|_| self.residency.is_some()), ..self }
     }
 }
@@ -349,11 +349,11 @@ impl RunRow {
             config_json: json(serde_json::to_string(config)),
             model_shape_json: json(serde_json::to_string(model)),
         };
-        row.as_measured()
+        row.only_measured()
     }
 
     /// Nulls in place of what the mode does not measure.
-    pub(super) fn as_measured(mut self) -> Self {
+    pub(super) fn only_measured(mut self) -> Self {
         if self.mode != Mode::Stream.as_str() {
             self.prefill_io_wait_ns = None;
             self.prefill_expert_read_bytes = None;
