@@ -167,20 +167,22 @@ impl<W: Write> Lines<W> {
 
     fn progress(&mut self, token: &TokenRecord) -> Progress {
         let cost = &token.cost;
+        // The kernel or nobody reads experts in the other modes: -1 = not measured.
+        let measured = |value: f64| if self.streaming { value } else { -1.0 };
         Progress {
             step: token.step,
             steps: self.steps,
             wall_ms: ms(cost.wall_ns),
-            io_ms: ms(cost.io_wait_ns),
+            io_ms: measured(ms(cost.io_wait_ns)),
             compute_ms: ms(cost.compute_ns),
-            mgmt_ms: ms(cost.mgmt_ns),
+            mgmt_ms: measured(ms(cost.mgmt_ns)),
             stall_ms: 0.0,
-            read_mb: mib(cost.expert_read_bytes),
+            read_mb: measured(mib(cost.expert_read_bytes)),
             cache_hit_pct: self.totals.hit_pct(token),
             majflt: cost.major_faults,
             cpu_ms: ms(cost.cpu_ns),
             delta_text: std::mem::take(&mut self.delta),
-            lane_busy_ms: ms(cost.lane_busy_ns),
+            lane_busy_ms: measured(ms(cost.lane_busy_ns)),
             other_ms: ms(cost.other_ns),
         }
     }

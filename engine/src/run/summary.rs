@@ -1,5 +1,6 @@
 //! A run's totals, for the protocol's last line and for people.
 
+use bmoe_trace::Mode;
 use bmoe_trace::line::Done;
 use bmoe_trace::record::{
     Cost, DirectIo, LoadRecord, PrefillRecord, Record, RunEnd, RunStart, TokenRecord,
@@ -42,6 +43,9 @@ impl Totals {
         let prefill = self.prefill.as_ref();
         let prefill_s = prefill.map_or(0.0, |p| seconds(p.cost.wall_ns));
         let n_prompt = prefill.map_or(0, |p| p.prompt_tokens);
+        let streaming = self.start.as_ref().is_some_and(|s| s.config.mode == Mode::Stream);
+        // The kernel or nobody reads experts in the other modes: -1 = not measured.
+        let measured = |value: f64| if streaming { value } else { -1.0 };
         let per_token =
             |total: f64| if end.tokens == 0 { 0.0 } else { total / f64::from(end.tokens) };
         Done {
@@ -53,11 +57,11 @@ impl Totals {
             cache_hit_pct: self.last.as_ref().map_or(-1.0, |t| self.hit_pct(t)),
             n_prompt,
             compute_s_tok: per_token(seconds(self.sum.compute_ns)),
-            io_s_tok: per_token(seconds(self.sum.io_wait_ns)),
-            mgmt_s_tok: per_token(seconds(self.sum.mgmt_ns)),
+            io_s_tok: measured(per_token(seconds(self.sum.io_wait_ns))),
+            mgmt_s_tok: measured(per_token(seconds(self.sum.mgmt_ns))),
             cpu_s_tok: per_token(seconds(self.sum.cpu_ns)),
             majflt_tok: per_token(self.sum.major_faults as f64),
-            read_mib: mib(self.sum.expert_read_bytes),
+            read_mib: measured(mib(self.sum.expert_read_bytes)),
             cache_resident_mib: self.last.as_ref().map_or(0.0, |t| mib(t.cache_resident_bytes)),
             cache_budget_mib: load.map_or(0.0, |l| mib(l.cache_budget_bytes)),
             token_demand_mib: self
@@ -90,11 +94,20 @@ fn direct_io(how: &DirectIo) -> String {
 
 /// The lines that a person sees behind the text.
 pub(super) fn for_people(done: &Done, streaming: bool) -> String {
+    let reads = if streaming {
+        format!(
+            "compute {:.1} ms, I/O wait {:.1} ms, cache management {:.2} ms",
+            1e3 * done.compute_s_tok,
+            1e3 * done.io_s_tok,
+            1e3 * done.mgmt_s_tok
+        )
+    } else {
+        format!("compute {:.1} ms", 1e3 * done.compute_s_tok)
+    };
     let mut text = format!(
         "load     {:.2} s, of which {:.2} s read {:.0} MiB of dense weights; {:.0} MiB of experts read\n\
          prefill  {} tokens in {:.2} s, {:.1} tok/s; first token {:.2} s after the start\n\
-         decode   {} tokens, {:.2} tok/s; per token: compute {:.1} ms, I/O wait {:.1} ms, cache \
-         management {:.2} ms, other {:.2} ms\n\
+         decode   {} tokens, {:.2} tok/s; per token: {reads}, other {:.2} ms\n\
          memory   peak {:.0} MiB\n",
         done.load_s,
         done.dense_read_s,
@@ -106,9 +119,6 @@ pub(super) fn for_people(done: &Done, streaming: bool) -> String {
         done.ttft_s,
         done.tokens,
         done.tok_s,
-        1e3 * done.compute_s_tok,
-        1e3 * done.io_s_tok,
-        1e3 * done.mgmt_s_tok,
         1e3 * done.other_s_tok,
         done.peak_rss_mib,
     );
