@@ -59,26 +59,30 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// For frames of the given sizes in `capacity` bytes. Duplicate sizes are merged.
+    /// For frames of the given sizes in `capacity` bytes. A size that is given more often is expected to
+    /// be needed more often: regions start where they would be if all of them filled up alike, so that
+    /// they rarely get into each other's way.
     #[must_use]
     pub fn new(sizes: &[u64], capacity: u64) -> Self {
         let mut sizes = sizes.to_vec();
         sizes.sort_unstable();
-        sizes.dedup();
         sizes.retain(|s| *s > 0);
+        let expected_bytes = sizes.iter().sum::<u64>().max(1);
         // All positions are multiples of this, so frames of whole blocks stay aligned to blocks.
         let unit = sizes.iter().copied().fold(0, gcd).max(1);
         let capacity = capacity / unit * unit;
-        // Regions start spread over the memory in equal parts, so that they rarely meet.
-        let share = capacity / sizes.len().max(1) as u64 / unit * unit;
+        let mut before = 0u64;
         let regions = sizes
-            .into_iter()
-            .enumerate()
-            .map(|(i, frame_bytes)| Region {
-                frame_bytes,
-                start: share * i as u64,
-                frames: VecDeque::new(),
-                free: 0,
+            .chunk_by(|a, b| a == b)
+            .map(|alike| {
+                let share = u128::from(capacity) * u128::from(before) / u128::from(expected_bytes);
+                before += alike.iter().sum::<u64>();
+                Region {
+                    frame_bytes: alike[0],
+                    start: share as u64 / unit * unit,
+                    frames: VecDeque::new(),
+                    free: 0,
+                }
             })
             .collect();
         Self { regions, capacity, frames: Vec::new(), unused_ids: Vec::new(), live_bytes: 0 }
