@@ -11,7 +11,7 @@ mod common;
 use bmoe_engine::llama::gguf::ModelInfo;
 use bmoe_synth::{Shape, WeightType};
 use bmoe_trace::record::DirectIo;
-use bmoe_trace::{Mode, RunConfig};
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 /// Bytes to whole MiB, upwards.
 fn mib(bytes: u64) -> u64 {
@@ -45,7 +45,7 @@ fn gates(name: &str, shape: &Shape) {
                         let config = RunConfig {
                             model: model.clone(),
                             mode: Mode::Stream,
-                            cache_mib,
+                            cache_mib: CacheBudget::Mib(cache_mib),
                             odirect,
                             io_threads: 2,
                             ..base.clone()
@@ -114,7 +114,11 @@ fn several_micro_batches() {
     };
     let (resident, _) = common::run(&base).unwrap();
     for cache_mib in [0, 2, 64] {
-        let config = RunConfig { mode: Mode::Stream, cache_mib, ..base.clone() };
+        let config = RunConfig {
+            mode: Mode::Stream,
+            cache_mib: CacheBudget::Mib(cache_mib),
+            ..base.clone()
+        };
         let (streamed, records) = common::run(&config).unwrap();
         assert_eq!(streamed.logits_sha256, resident.logits_sha256, "{cache_mib} MiB");
         assert_eq!(records.prefill().ubatches, 5);
@@ -143,7 +147,11 @@ fn narrow_activations() {
                 };
                 let (resident, _) = common::run(&base).unwrap();
                 for cache_mib in [0, 64] {
-                    let config = RunConfig { mode: Mode::Stream, cache_mib, ..base.clone() };
+                    let config = RunConfig {
+                        mode: Mode::Stream,
+                        cache_mib: CacheBudget::Mib(cache_mib),
+                        ..base.clone()
+                    };
                     let (streamed, _) = common::run(&config).unwrap();
                     assert_eq!(
                         streamed.logits_sha256, resident.logits_sha256,

@@ -136,6 +136,8 @@ fn record(main: &Main, layer: u32, top_k: u32, positions: Vec<u32>) -> RouteReco
         distinct: Vec::new(),
         residency: Vec::new(),
         read_bytes: Vec::new(),
+        scored: Vec::new(),
+        scores: Vec::new(),
     };
     if let Some(store) = &main.store {
         let (experts, hits) = store.event_experts();

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bmoe_trace::record::{
-    Cost, DirectIo, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart, TokenRecord,
+    Cost, DirectIo, IoEngineUsed, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart,
+    TokenRecord,
 };
 use bmoe_trace::{Mode, RunConfig};
 use sha2::{Digest, Sha256};
@@ -133,6 +134,10 @@ fn run(
         Mode::Stream => Some(Flash::open(config, info)?),
         Mode::Mmap | Mode::Resident => None,
     };
+    let io_engine = match config.mode {
+        Mode::Stream => IoEngineUsed::Pread,
+        Mode::Mmap | Mode::Resident => IoEngineUsed::NotApplicable,
+    };
     let direct_io = flash.as_ref().map_or(DirectIo::NotApplicable, |f| f.direct_io.clone());
     let read_before = bytes_read();
     let stop = Arc::clone(&options.stop);
@@ -167,6 +172,7 @@ fn run(
             cache_budget_bytes,
             event_room_bytes,
             direct_io,
+            io_engine,
             rss_bytes: rss().0,
         }),
     )?;
@@ -262,9 +268,11 @@ fn decode(
         let cost = meter.read(context);
         totals.tokens = step;
         totals.decode_ns += cost.wall_ns;
-        let (hit_rate, cache_resident_bytes) = context.hook().store().map_or((f64::NAN, 0), |s| {
-            (s.counts().hit_rate().unwrap_or(f64::NAN), s.resident_bytes())
-        });
+        let (hit_rate, cache_resident_bytes, cache_budget_bytes) =
+            context.hook().store().map_or((f64::NAN, 0, 0), |s| {
+                let hit_rate = s.counts().hit_rate().unwrap_or(f64::NAN);
+                (hit_rate, s.resident_bytes(), s.plan().budget_bytes)
+            });
         emit(
             sinks,
             &Record::Token(TokenRecord {
@@ -274,6 +282,7 @@ fn decode(
                 cost,
                 cumulative_hit_rate: hit_rate,
                 cache_resident_bytes,
+                cache_budget_bytes,
                 rss_bytes: rss().0,
             }),
         )?;
@@ -338,6 +347,10 @@ impl Meter {
             reads: store.reads,
             hits: store.hits,
             misses: store.misses,
+            speculated: 0,
+            speculated_bytes: 0,
+            speculated_hits: 0,
+            speculated_wasted: 0,
             major_faults: counters.major_faults,
             cpu_ns: counters.cpu_ns,
         }

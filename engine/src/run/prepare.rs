@@ -81,7 +81,7 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
 fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError> {
     let smallest = info.experts.top_k_bytes(config.n_expert_used);
     let budget = budget_bytes(config);
-    if config.cache_mib == 0 || budget >= smallest {
+    if !config.cache_mib.is_on() || budget >= smallest {
         return Ok(());
     }
     Err(EngineError::Config(format!(
@@ -95,7 +95,7 @@ fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError>
 }
 
 fn budget_bytes(config: &RunConfig) -> u64 {
-    config.cache_mib.saturating_mul(1 << 20)
+    config.cache_mib.mib().unwrap_or(0).saturating_mul(1 << 20)
 }
 
 /// The model's shape as records carry it.
