@@ -281,7 +281,7 @@ pub struct RouteRecord {
     /// The router's best experts of every token, chosen or not, best first: `trace_scores` for each token;
     /// empty when they are not recorded.
     pub scored: Vec<u16>,
-    /// The router's score of each of them: what the model selects by (probability or biased score).
+    /// The router's score of each of them: what the model weighs them by.
     pub scores: Vec<f32>,
 }
 
@@ -300,6 +300,8 @@ pub struct Cost {
     pub mgmt_ns: u64,
     /// Summed busy time of all read lanes; more than `io_wait_ns` when several lanes work at once.
     pub lane_busy_ns: u64,
+    /// At least one read was outstanding. `device_read_bytes` over this is the rate that reads reached.
+    pub io_active_ns: u64,
     /// Residual: `wall_ns` less I/O wait, compute and management (sampling, graph set-up, telemetry).
     pub other_ns: u64,
     /// Expert bytes wanted from storage by the layers that needed them.
@@ -335,6 +337,7 @@ impl std::ops::AddAssign<&Self> for Cost {
             compute_ns,
             mgmt_ns,
             lane_busy_ns,
+            io_active_ns,
             other_ns,
             expert_read_bytes,
             device_read_bytes,
@@ -353,6 +356,7 @@ impl std::ops::AddAssign<&Self> for Cost {
         self.compute_ns += compute_ns;
         self.mgmt_ns += mgmt_ns;
         self.lane_busy_ns += lane_busy_ns;
+        self.io_active_ns += io_active_ns;
         self.other_ns += other_ns;
         self.expert_read_bytes += expert_read_bytes;
         self.device_read_bytes += device_read_bytes;

@@ -295,6 +295,7 @@ mod tests {
                 compute_ns: 55_000_000,
                 mgmt_ns: 1_000_000,
                 lane_busy_ns: 90_000_000,
+                io_active_ns: 50_000_000,
                 other_ns: 4_000_000,
                 expert_read_bytes: 3 << 20,
                 device_read_bytes: (3 << 20) + 8192,
