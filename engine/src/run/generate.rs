@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bmoe_trace::record::{
-    Cost, DirectIo, IoEngineUsed, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart,
+    DirectIo, IoEngineUsed, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart,
     TokenRecord,
 };
 use bmoe_trace::{Mode, RunConfig};
 use sha2::{Digest, Sha256};
 
+use super::meter::Meter;
 use super::prepare::{Flash, resolve, shape};
-use super::process::{Counters, bytes_read, rss};
+use super::process::{bytes_read, rss};
 use super::sinks::RecordSink;
 use super::text::TextStream;
 use crate::error::EngineError;
@@ -318,44 +319,6 @@ fn sample(
         }
     }
     Ok(best.1)
-}
-
-/// Measures one stretch of work.
-struct Meter {
-    start: Instant,
-    counters: Counters,
-}
-
-impl Meter {
-    fn start() -> Self {
-        Self { counters: Counters::now(), start: Instant::now() }
-    }
-
-    fn read(&mut self, context: &mut Context<'_>) -> Cost {
-        let wall_ns = self.start.elapsed().as_nanos() as u64;
-        let counters = Counters::now().since(self.counters);
-        let (store, compute_ns) = context.hook().take_costs();
-        Cost {
-            wall_ns,
-            io_wait_ns: store.io_wait_ns,
-            compute_ns,
-            mgmt_ns: store.mgmt_ns,
-            lane_busy_ns: store.lane_busy_ns,
-            io_active_ns: 0,
-            other_ns: wall_ns.saturating_sub(store.io_wait_ns + compute_ns + store.mgmt_ns),
-            expert_read_bytes: store.expert_read_bytes,
-            device_read_bytes: store.device_read_bytes,
-            reads: store.reads,
-            hits: store.hits,
-            misses: store.misses,
-            speculated: 0,
-            speculated_bytes: 0,
-            speculated_hits: 0,
-            speculated_wasted: 0,
-            major_faults: counters.major_faults,
-            cpu_ns: counters.cpu_ns,
-        }
-    }
 }
 
 fn emit(sinks: &mut [&mut dyn RecordSink], record: &Record) -> Result<(), EngineError> {

@@ -1,6 +1,7 @@
 //! One run: load, prefill, decode, and the records of it.
 
 mod generate;
+mod meter;
 mod prepare;
 mod process;
 mod sinks;
