@@ -125,7 +125,7 @@ fn positions(main: &mut Main, layer: usize, tokens: usize) -> Vec<u32> {
 
 fn record(main: &Main, layer: u32, top_k: u32, positions: Vec<u32>) -> RouteRecord {
     let mut record = RouteRecord {
-        turn: 0,
+        turn: main.batch.turn,
         ubatch: main.batch.ubatches_before + main.batch.ubatch.unwrap_or(0),
         phase: main.batch.phase,
         layer,

@@ -44,7 +44,7 @@ pub struct Hook {
 
 impl Hook {
     /// A hook for a model. `store` is there in `stream` mode. `stop` holds the number of the signal
-    /// that asks the run to stop, 0 while there is none.
+    /// that asks the run to stop, or [`CANCEL`](crate::error::CANCEL), 0 while there is neither.
     #[must_use]
     pub fn new(
         info: &ModelInfo,
@@ -65,6 +65,7 @@ impl Hook {
             ids_nodes: vec![std::ptr::null(); layers],
             experts: Vec::new(),
             batch: Batch {
+                turn: 0,
                 phase: Phase::Prefill,
                 ubatch_tokens,
                 tokens: 0,
@@ -165,6 +166,13 @@ impl Hook {
     /// Micro-batches so far.
     pub fn ubatches(&mut self) -> u32 {
         self.main().batch.ubatches_before
+    }
+
+    /// Events from here on belong to a turn's prompt.
+    pub fn start_turn(&mut self, turn: u32) {
+        let batch = &mut self.main().batch;
+        batch.turn = turn;
+        batch.phase = Phase::Prefill;
     }
 
     /// Events from here on belong to decode steps.

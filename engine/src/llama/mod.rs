@@ -2,6 +2,7 @@
 //!
 //! * [`gguf`]: what a model file says about itself, before anything is loaded.
 //! * [`model`], [`context`]: loading and decoding.
+//! * [`memory`], [`sampler`]: what a context remembers of its text; choosing tokens.
 //! * `expert_buffer`: a buffer type that makes llama.cpp load everything but the experts.
 //! * [`hook`]: replaces nodes of the compute graph while it runs; `fetch` and `matmul` are what runs in
 //!   their place, `kernel` the products underneath.
@@ -18,7 +19,9 @@ pub mod hook;
 mod kernel;
 pub mod log;
 mod matmul;
+pub mod memory;
 pub mod model;
+pub mod sampler;
 mod shared;
 mod work;
 

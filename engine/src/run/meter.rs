@@ -19,7 +19,7 @@ impl Meter {
     }
 
     /// What the work cost so far.
-    pub(super) fn read(&mut self, context: &mut Context<'_>) -> Cost {
+    pub(super) fn read(&mut self, context: &mut Context) -> Cost {
         let wall_ns = self.start.elapsed().as_nanos() as u64;
         let counters = Counters::now().since(self.counters);
         let (store, compute_ns) = context.hook().take_costs();
