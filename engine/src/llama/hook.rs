@@ -15,7 +15,7 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bmoe_trace::record::{Phase, RouteRecord};
@@ -55,6 +55,7 @@ impl Hook {
     ) -> Box<Self> {
         let layers = info.experts.layers.len();
         let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
+        let overlap = store.as_ref().is_some_and(ExpertStore::overlaps);
         let main = Main {
             store,
             n_expert: info.n_expert as usize,
@@ -62,6 +63,7 @@ impl Hook {
             records: Vec::new(),
             pending: None,
             weight_nodes: vec![std::ptr::null(); layers],
+            order: vec![Vec::new(); layers],
             ids_nodes: vec![std::ptr::null(); layers],
             experts: Vec::new(),
             batch: Batch {
@@ -83,6 +85,9 @@ impl Hook {
                 work: UnsafeCell::new(Work::new(info.n_expert as usize)),
                 workers: Vec::new(),
                 lanes,
+                overlap,
+                read_failed: AtomicBool::new(false),
+                stall_ns: AtomicU64::new(0),
                 turns: AtomicUsize::new(0),
                 activations: Activations::new(),
                 event_ready: AtomicBool::new(false),
@@ -147,9 +152,11 @@ impl Hook {
 
     /// What the store did, and how long llama.cpp computed, since the last call.
     pub fn take_costs(&mut self) -> (crate::flash::store::StoreStats, u64) {
+        let stall_ns = self.shared.stall_ns.swap(0, Ordering::Relaxed) / self.threads as u64;
         let main = self.main();
-        let stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
-        (stats, std::mem::take(&mut main.compute_ns))
+        let mut stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
+        stats.io_wait_ns += stall_ns;
+        (stats, std::mem::take(&mut main.compute_ns).saturating_sub(stall_ns))
     }
 
     /// The store, in `stream` mode.
@@ -189,7 +196,10 @@ impl Hook {
 
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {
         let signal = self.shared.stop.load(Ordering::Relaxed);
-        self.main().failure.take().or_else(|| EngineError::interrupted(signal))
+        let main = self.main();
+        let read = || main.store.as_ref()?.lanes().queue().take_error();
+        let read = read().map(EngineError::from);
+        main.failure.take().or(read).or_else(|| EngineError::interrupted(signal))
     }
 
     /// Looks at a node and replaces it if it is one of those above.
@@ -213,6 +223,7 @@ impl Hook {
                     );
                     return self.fail_at(node, main, EngineError::Graph(message));
                 }
+                learn_order(main, op);
                 let op: *const MatmulOp = op;
                 replace(node, matmul::matmul, op.cast_mut().cast(), self.threads as i32);
             }
@@ -252,6 +263,21 @@ impl Hook {
         main.failure.get_or_insert(error);
         self.shared.failed.store(true, Ordering::Release);
         replace(node, fetch::nothing, std::ptr::null_mut(), 1);
+    }
+}
+
+/// Reads follow the order in which the graph multiplies with a layer's projections, which is the order in
+/// which its nodes are seen.
+fn learn_order(main: &mut Main, op: &MatmulOp) {
+    let order = &mut main.order[op.layer];
+    if order.contains(&op.projection) {
+        return;
+    }
+    order.push(op.projection);
+    if let Some(store) = &mut main.store
+        && order.len() == store.layout().layers[op.layer].tensors.len()
+    {
+        store.set_order(op.layer, order);
     }
 }
 
@@ -322,5 +348,7 @@ pub(super) unsafe extern "C" fn on_node(
 pub(super) unsafe extern "C" fn on_abort_check(data: *mut c_void) -> bool {
     // SAFETY: `data` is the context's hook; only atomics are read.
     let shared = unsafe { &*(*data.cast_const().cast::<Hook>()).shared };
-    shared.failed.load(Ordering::Acquire) || shared.stop.load(Ordering::Relaxed) != 0
+    shared.failed.load(Ordering::Acquire)
+        || shared.read_failed.load(Ordering::Acquire)
+        || shared.stop.load(Ordering::Relaxed) != 0
 }

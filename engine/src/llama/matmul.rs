@@ -82,7 +82,11 @@ pub(super) unsafe extern "C" fn matmul(
         loop {
             let i = shared.next_item.fetch_add(1, Ordering::Relaxed);
             let Some(item) = work.items.get(i) else { break };
-            // SAFETY: the item's slice is in memory for this round; items write disjoint outputs.
+            if item.pending.is_some_and(|slice| !shared.await_slice(slice)) {
+                // The graph is stopped behind this node; the barriers must be passed all the same.
+                continue;
+            }
+            // SAFETY: the item's slice is in memory now; items write disjoint outputs.
             unsafe { compute(op, shared, work, item, node, input, thread) };
         }
         if work.last_round {
@@ -126,10 +130,12 @@ unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
                 let tiled = shared.tiled_forced || work.rows_of(expert).len() >= TILED_ROWS;
                 let chunk = if tiled { TILED_CHUNK } else { DOT_CHUNK };
                 let slice = store.slice(expert, op.projection);
+                let pending = store.pending(expert, op.projection);
                 for first_out in (0..op.n_out).step_by(chunk) {
                     work.items.push(Item {
                         // SAFETY: the slice holds `n_out` rows.
                         weights: unsafe { slice.add(first_out * op.row_bytes) },
+                        pending,
                         expert,
                         first_out: first_out as u32,
                         n_out: chunk.min(op.n_out - first_out) as u32,

@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bmoe_trace::record::{Phase, RouteRecord};
@@ -12,6 +12,7 @@ use super::sys;
 use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
 use crate::flash::lanes::Lanes;
+use crate::flash::queue::SliceState;
 use crate::flash::store::ExpertStore;
 
 /// State that graph threads reach.
@@ -26,6 +27,12 @@ pub(super) struct Shared {
     pub(super) workers: Vec<UnsafeCell<Worker>>,
     /// The lanes, in `stream` mode: what waiting threads wait at.
     pub(super) lanes: Option<Arc<Lanes>>,
+    /// Products are computed while slices are on their way.
+    pub(super) overlap: bool,
+    /// A slice that a product waited for could not be read.
+    pub(super) read_failed: AtomicBool,
+    /// Summed over the threads: time that products waited for slices.
+    pub(super) stall_ns: AtomicU64,
     /// Turns that thread 0 has finished, see [`Shared::await_turn`].
     pub(super) turns: AtomicUsize,
     pub(super) activations: Activations,
@@ -64,6 +71,8 @@ pub(super) struct Main {
     pub(super) pending: Option<RouteRecord>,
     /// The node with the final router weights, per layer.
     pub(super) weight_nodes: Vec<*const sys::ggml_tensor>,
+    /// Projections in the order in which the graph multiplies with them, per layer.
+    pub(super) order: Vec<Vec<usize>>,
     /// The node with the chosen experts, per layer.
     pub(super) ids_nodes: Vec<*const sys::ggml_tensor>,
     /// Accesses of the current event.
@@ -122,9 +131,30 @@ impl Shared {
         unsafe { &mut *self.workers[thread].get() }
     }
 
-    /// Ends a turn of thread 0: experts are resident, or a round is ready.
+    /// Waits until a slice has landed; false when it could not be read. Any thread.
+    pub(super) fn await_slice(&self, slice: u32) -> bool {
+        let Some(lanes) = &self.lanes else { return true };
+        let queue = lanes.queue();
+        match queue.state(slice) {
+            SliceState::Ready => return true,
+            SliceState::Pending => {}
+            SliceState::Absent | SliceState::Failed => return self.fail_read(),
+        }
+        let start = Instant::now();
+        let landed = queue.wait_for(slice);
+        self.stall_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        landed || self.fail_read()
+    }
+
+    fn fail_read(&self) -> bool {
+        self.read_failed.store(true, Ordering::Release);
+        false
+    }
+
+    /// Ends a turn of thread 0: experts are resident, or a round is ready. With overlap there are no turns:
+    /// thread 0 never waits for reads while the others could help.
     pub(super) fn end_turn(&self) {
-        if let Some(lanes) = &self.lanes {
+        if let (Some(lanes), false) = (&self.lanes, self.overlap) {
             lanes.turn_over(&self.turns);
         }
     }
@@ -135,11 +165,11 @@ impl Shared {
     /// # Safety
     /// Only graph thread `thread`.
     pub(super) unsafe fn await_turn(&self, thread: usize) {
-        if let Some(lanes) = &self.lanes {
+        if let (Some(lanes), false) = (&self.lanes, self.overlap) {
             // SAFETY: the caller's promise.
             let worker = unsafe { self.worker(thread) };
             worker.turns += 1;
-            lanes.help_until(&self.turns, worker.turns, thread < lanes.count());
+            lanes.help_until(&self.turns, worker.turns, thread);
         }
     }
 }

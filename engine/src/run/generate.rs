@@ -17,6 +17,7 @@ use super::process::{Counters, bytes_read, rss};
 use super::sinks::RecordSink;
 use super::text::TextStream;
 use crate::error::EngineError;
+use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
 use crate::llama::hook::Hook;
@@ -149,7 +150,8 @@ fn run(
     let tokens = model.tokenize(&config.prompt)?;
     check_length(config, &tokens)?;
     let wants_routes = sinks.iter().any(|s| s.wants_routes());
-    let store = flash.map(|f| f.into_store(info, options.poison));
+    let store_options = StoreOptions { overlap: config.overlap, poison: options.poison };
+    let store = flash.map(|f| f.into_store(info, store_options));
     let (cache_budget_bytes, event_room_bytes) =
         store.as_ref().map_or((0, 0), |s| (s.plan().budget_bytes, s.plan().event_room_bytes));
     let hook =
@@ -341,7 +343,7 @@ impl Meter {
             compute_ns,
             mgmt_ns: store.mgmt_ns,
             lane_busy_ns: store.lane_busy_ns,
-            io_active_ns: 0,
+            io_active_ns: store.io_active_ns,
             other_ns: wall_ns.saturating_sub(store.io_wait_ns + compute_ns + store.mgmt_ns),
             expert_read_bytes: store.expert_read_bytes,
             device_read_bytes: store.device_read_bytes,
