@@ -32,6 +32,12 @@ impl EntrySizes {
         self.layer_bytes.len() * self.n_expert as usize
     }
 
+    /// Number of MoE layers.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.layer_bytes.len()
+    }
+
     /// Experts in a layer.
     #[must_use]
     pub const fn n_expert(&self) -> u32 {
