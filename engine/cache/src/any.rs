@@ -61,6 +61,7 @@ impl AnyPolicy {
 }
 
 impl Policy for AnyPolicy {
+    #[inline]
     fn per_layer(&self) -> bool {
         each!(self, policy => policy.per_layer())
     }
@@ -69,26 +70,32 @@ impl Policy for AnyPolicy {
         each!(self, policy => policy.set_budget(bytes));
     }
 
+    #[inline]
     fn begin_token(&mut self) {
         each!(self, policy => policy.begin_token());
     }
 
+    #[inline]
     fn announce(&mut self, key: Key) {
         each!(self, policy => policy.announce(key));
     }
 
+    #[inline]
     fn insert(&mut self, key: Key) {
         each!(self, policy => policy.insert(key));
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         each!(self, policy => policy.hit(key));
     }
 
+    #[inline]
     fn repeat(&mut self, key: Key) {
         each!(self, policy => policy.repeat(key));
     }
 
+    #[inline]
     fn evict(&mut self, layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         each!(self, policy => policy.evict(layer, protected))
     }

@@ -158,6 +158,7 @@ impl<P: Policy> Cache<P> {
     }
 
     /// Sorts the distinct experts into hits and misses.
+    #[inline]
     fn look_up(&mut self, layer: usize, experts: &[u16]) {
         for &expert in experts {
             assert!(u32::from(expert) < self.sizes.n_expert(), "expert {expert} is out of range");
@@ -281,6 +282,7 @@ impl<P: Policy> Cache<P> {
         &self.made_room
     }
 
+    #[inline]
     fn pool(&self, layer: usize) -> usize {
         if self.pools.len() == 1 { 0 } else { layer }
     }
@@ -305,6 +307,7 @@ impl<P: Policy> Cache<P> {
     }
 
     /// Accounts for an entry that the policy gave up.
+    #[inline]
     fn remove(&mut self, key: Key) {
         let layer = self.sizes.layer(key);
         let bytes = self.sizes.layer_bytes(layer);
@@ -321,6 +324,7 @@ impl<P: Policy> Cache<P> {
     }
 
     /// Whether an entry is in the cache.
+    #[inline]
     #[must_use]
     pub fn contains(&self, key: Key) -> bool {
         self.presence[key.index()] != Presence::Absent

@@ -73,15 +73,17 @@ impl PolicyKind {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Lru => "least recently used",
-            Self::Lfu => "fewest touches ever, counts outlive eviction; then least recently used",
-            Self::LfuAged => "fewest touches since it came in, with the cache's age added (LFU-DA)",
+            Self::Lfu => "fewest touches ever (counts outlive eviction), then least recently used",
+            Self::LfuAged => {
+                "LFU-DA: touches since it came in plus the cache's age then, lowest first"
+            }
             Self::Lfru => "lowest touches / (tokens since the last use + 1)",
             Self::Fifo => "first in, first out",
             Self::Sieve => "first in among those not used since the hand came by",
             Self::S3Fifo => "small queue on probation, main queue, ghost queue",
             Self::Arc => "recency and frequency lists that adapt their sizes to what returns",
-            Self::LayerLru => "lru; each layer owns an equal share of the budget",
-            Self::LayerLfu => "lfu; each layer owns an equal share of the budget",
+            Self::LayerLru => "lru in each layer, which owns an equal share of the budget",
+            Self::LayerLfu => "lfu in each layer, which owns an equal share of the budget",
             Self::Random => "any, with equal probability (seeded)",
         }
     }
@@ -91,18 +93,14 @@ impl PolicyKind {
     pub const fn source(self) -> &'static str {
         match self {
             Self::Lru => "Mattson et al., IBM Systems Journal 9(2), 1970",
-            Self::Lfu => {
-                "Coffman and Denning, Operating Systems Theory, 1973 (with perfect counts)"
-            }
+            Self::Lfu => "Coffman and Denning, Operating Systems Theory, 1973",
             Self::LfuAged => "Arlitt et al., SIGMETRICS PER 27(4), 2000",
-            Self::Lfru => "frequency over recency, as in replays of published expert routes",
+            Self::Lfru => "published replays of expert routes, slots per layer",
             Self::Fifo => "Belady, IBM Systems Journal 5(2), 1966",
             Self::Sieve => "Zhang et al., NSDI 2024",
             Self::S3Fifo => "Yang et al., SOSP 2023",
             Self::Arc => "Megiddo and Modha, FAST 2003",
-            Self::LayerLru | Self::LayerLfu => {
-                "per-layer expert caches, as in the phone project's replay of 2026-07-20"
-            }
+            Self::LayerLru | Self::LayerLfu => "BigMoeOnEdge, route replay of 2026-07-20",
             Self::Random => "Belady, IBM Systems Journal 5(2), 1966",
         }
     }

@@ -17,6 +17,7 @@ use crate::Key;
 pub trait Policy {
     /// Whether each layer owns an equal share of the budget. Such a policy is asked for a victim of the
     /// layer that is over its share; any other one for a victim of the whole cache.
+    #[inline]
     fn per_layer(&self) -> bool {
         false
     }
@@ -28,9 +29,11 @@ pub trait Policy {
     }
 
     /// A token begins; in prefill, a micro-batch.
+    #[inline]
     fn begin_token(&mut self) {}
 
     /// The entry is going to be inserted, after room has been made for it.
+    #[inline]
     fn announce(&mut self, key: Key) {
         let _ = key;
     }
@@ -43,6 +46,7 @@ pub trait Policy {
 
     /// An entry that the running event has used already is used again by another token of the same
     /// micro-batch. An event is one use, however many tokens share it; only recency is new.
+    #[inline]
     fn repeat(&mut self, key: Key) {
         let _ = key;
     }

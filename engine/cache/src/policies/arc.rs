@@ -63,12 +63,14 @@ impl AdaptiveReplacement {
         }
     }
 
+    #[inline]
     fn push(&mut self, list: usize, key: Key) {
         self.lists[list].push_newest(&mut self.links, key);
         self.bytes[list] += self.sizes.bytes(key);
         self.at[key.index()] = [At::T1, At::T2, At::B1, At::B2][list];
     }
 
+    #[inline]
     fn take(&mut self, list: usize, key: Key) {
         self.lists[list].unlink(&mut self.links, key);
         self.bytes[list] -= self.sizes.bytes(key);
@@ -97,6 +99,7 @@ impl Policy for AdaptiveReplacement {
         self.trim();
     }
 
+    #[inline]
     fn announce(&mut self, key: Key) {
         let (b1, b2) = (self.bytes[B1] as f64, self.bytes[B2] as f64);
         let step = self.sizes.bytes(key) as f64;
@@ -118,12 +121,14 @@ impl Policy for AdaptiveReplacement {
         }
     }
 
+    #[inline]
     fn insert(&mut self, key: Key) {
         let list = if self.at[key.index()] == At::Returning { T2 } else { T1 };
         self.push(list, key);
         self.trim();
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         if self.at[key.index()] == At::T1 {
             self.take(T1, key);
@@ -133,11 +138,13 @@ impl Policy for AdaptiveReplacement {
         }
     }
 
+    #[inline]
     fn repeat(&mut self, key: Key) {
         let list = if self.at[key.index()] == At::T1 { T1 } else { T2 };
         self.lists[list].move_to_newest(&mut self.links, key);
     }
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let once = self.bytes[T1] as f64;
         let from_t1 = once > self.target || (self.from_b2 && once == self.target);

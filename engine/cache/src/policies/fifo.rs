@@ -17,12 +17,15 @@ impl Fifo {
 }
 
 impl Policy for Fifo {
+    #[inline]
     fn insert(&mut self, key: Key) {
         self.residents.push_newest(&mut self.links, key);
     }
 
+    #[inline]
     fn hit(&mut self, _key: Key) {}
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let victim = self.residents.oldest_unprotected(&self.links, protected)?;
         self.residents.unlink(&mut self.links, victim);

@@ -25,11 +25,13 @@ impl LazyHeap {
         Self { heap: BinaryHeap::with_capacity(entries), aside: Vec::with_capacity(entries) }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, key: Key, rank: Rank) {
         self.heap.push(Reverse((rank, key.0)));
     }
 
     /// Removes the unprotected entry of lowest rank.
+    #[inline]
     pub(crate) fn pop(
         &mut self,
         rank_of: impl Fn(Key) -> Rank,

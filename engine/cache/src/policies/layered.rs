@@ -20,6 +20,7 @@ impl<P> Layered<P> {
     }
 
     /// The layer's policy and the key there.
+    #[inline]
     fn split(&mut self, key: Key) -> (&mut P, Key) {
         let layer = key.0 / self.n_expert;
         (&mut self.layers[layer as usize], Key(key.0 - layer * self.n_expert))
@@ -27,6 +28,7 @@ impl<P> Layered<P> {
 }
 
 impl<P: Policy> Policy for Layered<P> {
+    #[inline]
     fn per_layer(&self) -> bool {
         true
     }
@@ -35,30 +37,36 @@ impl<P: Policy> Policy for Layered<P> {
         self.layers.iter_mut().for_each(|policy| policy.set_budget(bytes));
     }
 
+    #[inline]
     fn begin_token(&mut self) {
         self.layers.iter_mut().for_each(Policy::begin_token);
     }
 
+    #[inline]
     fn announce(&mut self, key: Key) {
         let (policy, key) = self.split(key);
         policy.announce(key);
     }
 
+    #[inline]
     fn insert(&mut self, key: Key) {
         let (policy, key) = self.split(key);
         policy.insert(key);
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         let (policy, key) = self.split(key);
         policy.hit(key);
     }
 
+    #[inline]
     fn repeat(&mut self, key: Key) {
         let (policy, key) = self.split(key);
         policy.repeat(key);
     }
 
+    #[inline]
     fn evict(&mut self, layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let first = layer as u32 * self.n_expert;
         let victim = self.layers[layer].evict(0, |key| protected(Key(first + key.0)))?;

@@ -1,7 +1,10 @@
 use crate::{Key, Policy};
 
-/// Ages compared at a time, one per lane of a vector register or several.
+/// Residents whose estimates are compared at a time, one per lane of a vector register or several.
 const LANES: usize = 16;
+
+/// Residents that are left out together when the highest estimate is not among them.
+const BLOCK: usize = 64;
 
 /// Two estimates closer than this (relative) are compared exactly: each is off by less than 2e-7.
 const MARGIN: f32 = 1e-6;
@@ -32,29 +35,37 @@ struct Residents {
     inverse: Vec<f32>,
     /// Where each entry is in the arrays.
     position: Vec<u32>,
+    /// Highest estimate of every [`BLOCK`] residents, during one eviction.
+    block_max: Vec<f32>,
 }
 
 impl Residents {
-    /// The highest `(tokens since the last use + 1) / touches`.
-    fn max_estimate(&self, token: i32) -> f32 {
-        let mut max = [0.0_f32; LANES];
-        let (last, inverse) = (self.last.chunks_exact(LANES), self.inverse.chunks_exact(LANES));
-        let rest = last.remainder().iter().zip(inverse.remainder());
-        for (lane, (last, inverse)) in rest.enumerate() {
-            max[lane] = estimate(token, *last, *inverse);
-        }
-        for (last, inverse) in last.zip(inverse) {
-            for lane in 0..LANES {
-                let estimate = estimate(token, last[lane], inverse[lane]);
-                max[lane] = if estimate > max[lane] { estimate } else { max[lane] };
+    /// The highest `(tokens since the last use + 1) / touches` of every block.
+    fn estimate_blocks(&mut self, token: i32) {
+        self.block_max.clear();
+        for (last, inverse) in self.last.chunks(BLOCK).zip(self.inverse.chunks(BLOCK)) {
+            let mut max = [0.0_f32; LANES];
+            let (last, last_rest) = last.as_chunks::<LANES>();
+            let (inverse, inverse_rest) = inverse.as_chunks::<LANES>();
+            for (last, inverse) in last.iter().zip(inverse) {
+                for lane in 0..LANES {
+                    let estimate = estimate(token, last[lane], inverse[lane]);
+                    max[lane] = if estimate > max[lane] { estimate } else { max[lane] };
+                }
             }
+            for (last, inverse) in last_rest.iter().zip(inverse_rest) {
+                max[0] = max[0].max(estimate(token, *last, *inverse));
+            }
+            self.block_max.push(max.into_iter().fold(0.0, f32::max));
         }
-        max.into_iter().fold(0.0, f32::max)
     }
 }
 
+/// Wrapping, since a check for overflow would keep this from being done on several at a time; tokens
+/// don't reach 2^31.
+#[inline]
 fn estimate(token: i32, last: i32, inverse: f32) -> f32 {
-    (token - last + 1) as f32 * inverse
+    token.wrapping_sub(last).wrapping_add(1) as f32 * inverse
 }
 
 impl Lfru {
@@ -69,14 +80,16 @@ impl Lfru {
         }
     }
 
-    /// The exact best of those whose estimate is within the margin of `max`.
-    fn best(&self, max: f32, protected: &impl Fn(Key) -> bool) -> Option<usize> {
-        let floor = max * (1.0 - MARGIN);
+    /// The exact best of the unprotected ones whose estimate is within the margin of the highest.
+    fn best(&self, floor: f32, protected: &impl Fn(Key) -> bool) -> Option<usize> {
         let residents = &self.residents;
         let mut best: Option<(usize, u64, u64)> = None;
-        for (at, (last, inverse)) in residents.last.iter().zip(&residents.inverse).enumerate() {
-            let key = residents.keys[at];
-            if estimate(self.token, *last, *inverse) < floor || protected(Key(key)) {
+        let blocks = residents.block_max.iter().enumerate().filter(|(_, max)| **max >= floor);
+        for at in blocks
+            .flat_map(|(block, _)| block * BLOCK..((block + 1) * BLOCK).min(residents.keys.len()))
+        {
+            let (key, last) = (residents.keys[at], residents.last[at]);
+            if estimate(self.token, last, residents.inverse[at]) < floor || protected(Key(key)) {
                 continue;
             }
             let touches = u64::from(self.touches[key as usize]);
@@ -106,10 +119,12 @@ impl Lfru {
 }
 
 impl Policy for Lfru {
+    #[inline]
     fn begin_token(&mut self) {
         self.token += 1;
     }
 
+    #[inline]
     fn insert(&mut self, key: Key) {
         let residents = &mut self.residents;
         residents.position[key.index()] = residents.keys.len() as u32;
@@ -119,6 +134,7 @@ impl Policy for Lfru {
         self.hit(key);
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         let touches = &mut self.touches[key.index()];
         *touches = touches.saturating_add(1);
@@ -127,15 +143,17 @@ impl Policy for Lfru {
         self.residents.inverse[at] = 1.0 / *touches as f32;
     }
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let mut victim = None;
         // At most twice: when all that come into question are protected, all protected ones step aside.
         loop {
-            let max = self.residents.max_estimate(self.token);
+            self.residents.estimate_blocks(self.token);
+            let max = self.residents.block_max.iter().copied().fold(0.0, f32::max);
             if max == 0.0 {
                 break;
             }
-            victim = self.best(max, &protected);
+            victim = self.best(max * (1.0 - MARGIN), &protected);
             if victim.is_some() {
                 break;
             }

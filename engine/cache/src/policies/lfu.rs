@@ -21,22 +21,26 @@ impl Lfu {
 }
 
 impl Policy for Lfu {
+    #[inline]
     fn insert(&mut self, key: Key) {
         self.hit(key);
         self.residents.push(key, self.uses[key.index()]);
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         self.tick += 1;
         let uses = &mut self.uses[key.index()];
         *uses = (uses.0 + 1, self.tick);
     }
 
+    #[inline]
     fn repeat(&mut self, key: Key) {
         self.tick += 1;
         self.uses[key.index()].1 = self.tick;
     }
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         self.residents.pop(|key| self.uses[key.index()], protected)
     }

@@ -35,12 +35,14 @@ impl LfuAged {
 }
 
 impl Policy for LfuAged {
+    #[inline]
     fn insert(&mut self, key: Key) {
         self.touches[key.index()] = 0;
         self.hit(key);
         self.residents.push(key, self.values[key.index()]);
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         self.tick += 1;
         let touches = &mut self.touches[key.index()];
@@ -48,11 +50,13 @@ impl Policy for LfuAged {
         self.values[key.index()] = (*touches + self.age, self.tick);
     }
 
+    #[inline]
     fn repeat(&mut self, key: Key) {
         self.tick += 1;
         self.values[key.index()].1 = self.tick;
     }
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let victim = self.residents.pop(|key| self.values[key.index()], protected)?;
         self.age = self.age.max(self.values[victim.index()].0);

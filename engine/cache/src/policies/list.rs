@@ -20,6 +20,7 @@ impl Links {
     }
 
     /// The next newer entry of the list that `key` is in.
+    #[inline]
     pub(crate) fn newer(&self, key: Key) -> Option<Key> {
         some(self.table[key.index()].1)
     }
@@ -35,10 +36,12 @@ pub(crate) struct List {
 impl List {
     pub(crate) const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 
+    #[inline]
     pub(crate) fn oldest(&self) -> Option<Key> {
         some(self.oldest)
     }
 
+    #[inline]
     pub(crate) fn push_newest(&mut self, links: &mut Links, key: Key) {
         links.table[key.index()] = (self.newest, NONE);
         match self.newest {
@@ -49,6 +52,7 @@ impl List {
     }
 
     /// Takes an entry of this list out of it.
+    #[inline]
     pub(crate) fn unlink(&mut self, links: &mut Links, key: Key) {
         let (older, newer) = links.table[key.index()];
         match older {
@@ -62,6 +66,7 @@ impl List {
     }
 
     /// Makes an entry of this list its newest one.
+    #[inline]
     pub(crate) fn move_to_newest(&mut self, links: &mut Links, key: Key) {
         if self.newest != key.0 {
             self.unlink(links, key);
@@ -70,6 +75,7 @@ impl List {
     }
 
     /// The oldest entry that is not protected.
+    #[inline]
     pub(crate) fn oldest_unprotected(
         &self,
         links: &Links,
@@ -83,6 +89,7 @@ impl List {
     }
 }
 
+#[inline]
 fn some(key: u32) -> Option<Key> {
     (key != NONE).then_some(Key(key))
 }

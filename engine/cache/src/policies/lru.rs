@@ -17,18 +17,22 @@ impl Lru {
 }
 
 impl Policy for Lru {
+    #[inline]
     fn insert(&mut self, key: Key) {
         self.residents.push_newest(&mut self.links, key);
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         self.residents.move_to_newest(&mut self.links, key);
     }
 
+    #[inline]
     fn repeat(&mut self, key: Key) {
         self.hit(key);
     }
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let victim = self.residents.oldest_unprotected(&self.links, protected)?;
         self.residents.unlink(&mut self.links, victim);

@@ -43,13 +43,16 @@ impl Random {
 }
 
 impl Policy for Random {
+    #[inline]
     fn insert(&mut self, key: Key) {
         self.position[key.index()] = self.residents.len() as u32;
         self.residents.push(key.0);
     }
 
+    #[inline]
     fn hit(&mut self, _key: Key) {}
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         if self.residents.is_empty() {
             return None;

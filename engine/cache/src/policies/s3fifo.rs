@@ -59,15 +59,18 @@ impl S3Fifo {
     }
 
     /// The small queue's part of the budget. Never 0, so that an empty queue isn't over its share.
+    #[inline]
     fn small_share(&self) -> u64 {
         (self.budget_bytes / 10).max(1)
     }
 
     /// The rest of the budget, which is also what the ghost queue remembers.
+    #[inline]
     fn main_share(&self) -> u64 {
         self.budget_bytes.saturating_sub(self.small_share())
     }
 
+    #[inline]
     fn push(&mut self, queue: Queue, key: Key) {
         let bytes = self.sizes.bytes(key);
         let (list, sum) = match queue {
@@ -81,6 +84,7 @@ impl S3Fifo {
         self.queue[key.index()] = queue;
     }
 
+    #[inline]
     fn take(&mut self, key: Key) {
         let bytes = self.sizes.bytes(key);
         let (list, sum) = match self.queue[key.index()] {
@@ -139,6 +143,7 @@ impl Policy for S3Fifo {
         self.trim_ghost();
     }
 
+    #[inline]
     fn insert(&mut self, key: Key) {
         let queue = match self.queue[key.index()] {
             Queue::Ghost => Queue::Main,
@@ -149,11 +154,13 @@ impl Policy for S3Fifo {
         self.push(queue, key);
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         let frequency = &mut self.frequency[key.index()];
         *frequency = (*frequency + 1).min(MAX_FREQUENCY);
     }
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let from_small = self.small_bytes >= self.small_share();
         let first = if from_small { None } else { self.evict_main(&protected) };

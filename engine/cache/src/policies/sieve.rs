@@ -33,16 +33,19 @@ impl Sieve {
 }
 
 impl Policy for Sieve {
+    #[inline]
     fn insert(&mut self, key: Key) {
         self.visited[key.index()] = false;
         self.queue.push_newest(&mut self.links, key);
         self.len += 1;
     }
 
+    #[inline]
     fn hit(&mut self, key: Key) {
         self.visited[key.index()] = true;
     }
 
+    #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         // Once around takes all marks, so twice around finds whatever is not protected.
         for _ in 0..2 * self.len {
