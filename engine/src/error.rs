@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::flash::file::OpenError;
-use crate::flash::lanes::ReadError;
+use crate::flash::queue::ReadError;
 
 /// In the place of a signal's number: end the request, not the run.
 pub const CANCEL: usize = usize::MAX;

@@ -90,7 +90,9 @@ impl Context {
     /// of the last one.
     ///
     /// # Errors
-    /// A read failed, the graph was not understood, the run was interrupted, or llama.cpp failed.
+    /// A read failed, the graph was not understood, the run was interrupted, or llama.cpp failed. After
+    /// [`EngineError::Cancelled`] the context can be used again, but what it remembers of these tokens is
+    /// undefined: see [`Self::forget_from`] and [`Self::restore`].
     pub fn decode(
         &mut self,
         tokens: &[i32],
@@ -120,6 +122,9 @@ impl Context {
         let status = unsafe { sys::llama_decode(self.context.as_ptr(), batch) };
         self.hook.end_batch();
         if let Some(error) = self.hook.take_failure() {
+            if matches!(error, EngineError::Cancelled) {
+                self.hook.abandon();
+            }
             return Err(error);
         }
         if status != 0 {

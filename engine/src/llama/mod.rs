@@ -11,6 +11,7 @@
 #![expect(unsafe_code, reason = "the one place where C and Rust meet")]
 
 mod abi;
+mod clock;
 pub mod context;
 mod expert_buffer;
 mod fetch;
@@ -21,6 +22,8 @@ pub mod log;
 mod matmul;
 pub mod memory;
 pub mod model;
+mod nodes;
+mod routes;
 pub mod sampler;
 mod shared;
 mod work;

@@ -23,9 +23,10 @@ use super::transcript::Transcript;
 use super::turn::{Prompt, TurnInput};
 use crate::chat::{ChatTemplate, Message, Splitter, ThinkControl};
 use crate::error::{CANCEL, EngineError};
+use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
-use crate::llama::hook::Hook;
+use crate::llama::hook::{Hook, HookOptions};
 use crate::llama::memory::Checkpoint;
 use crate::llama::model::Model;
 use crate::llama::sampler::Sampler;
@@ -304,16 +305,18 @@ fn load(
         ),
         _ => None,
     };
-    let store = flash.map(|f| f.into_store(info, options.poison));
+    let store_options = StoreOptions { overlap: config.overlap, poison: options.poison };
+    let store = flash.map(|f| f.into_store(info, store_options));
     let (cache_budget_bytes, event_room_bytes) =
         store.as_ref().map_or((0, 0), |s| (s.plan().budget_bytes, s.plan().event_room_bytes));
-    let hook = Hook::new(
-        info,
-        store,
-        recorder.wants_routes(),
-        config.ubatch_tokens,
-        Arc::clone(&options.stop),
-    );
+    let hook_options = HookOptions {
+        record: recorder.wants_routes(),
+        scores: config.trace_scores,
+        compute_trace: config.compute_trace,
+        ubatch_tokens: config.ubatch_tokens,
+        stop: Arc::clone(&options.stop),
+    };
+    let hook = Hook::new(info, store, hook_options);
     let params = ContextParams {
         ctx_tokens: config.ctx_tokens,
         // The whole context: how long a prompt will be isn't known. Buffers are sized by the micro-batch.

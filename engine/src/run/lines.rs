@@ -22,6 +22,8 @@ pub struct Lines<W> {
     ready: Ready,
     steps: u32,
     streaming: bool,
+    /// Reads overlap with computation.
+    overlap: bool,
     totals: Totals,
     /// Plain text: thoughts were printed and the answer was not yet.
     thinking: bool,
@@ -43,6 +45,7 @@ impl<W: Write> Lines<W> {
             },
             steps: 0,
             streaming: false,
+            overlap: false,
             totals: Totals::default(),
             thinking: false,
         }
@@ -62,10 +65,10 @@ impl<W: Write> Lines<W> {
             step: token.step,
             steps: self.steps,
             wall_ms: ms(cost.wall_ns),
-            io_ms: measured(ms(cost.io_wait_ns)),
+            io_ms: measured(ms(if self.overlap { cost.lane_busy_ns } else { cost.io_wait_ns })),
             compute_ms: ms(cost.compute_ns),
             mgmt_ms: measured(ms(cost.mgmt_ns)),
-            stall_ms: 0.0,
+            stall_ms: if self.overlap { ms(cost.io_wait_ns) } else { 0.0 },
             read_mb: measured(mib(cost.expert_read_bytes)),
             cache_hit_pct: self.totals.hit_pct(token),
             majflt: cost.major_faults,
@@ -158,7 +161,7 @@ impl<W: Write> Lines<W> {
     fn finish(&mut self, end: &RunEnd) -> io::Result<()> {
         writeln!(self.out)?;
         if let (Outcome::Complete, Some(done)) = (&end.outcome, self.totals.last_done()) {
-            let mut text = summary::for_people(done, self.streaming);
+            let mut text = summary::for_people(done, self.streaming, self.overlap);
             if let Some(hash) = &end.logits_sha256 {
                 text += &format!("logits   sha256 {hash}\n");
             }
@@ -173,6 +176,7 @@ impl<W: Write> RecordSink for Lines<W> {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
         if let Record::Start(start) = record {
             self.streaming = start.config.mode == Mode::Stream;
+            self.overlap = self.streaming && start.config.overlap;
             self.ready.arch.clone_from(&start.model.arch);
             self.ready.n_ctx = start.config.ctx_tokens;
             self.ready.n_expert_used = start.model.n_expert_used;

@@ -29,7 +29,7 @@ impl Meter {
             compute_ns,
             mgmt_ns: store.mgmt_ns,
             lane_busy_ns: store.lane_busy_ns,
-            io_active_ns: 0,
+            io_active_ns: store.io_active_ns,
             other_ns: wall_ns.saturating_sub(store.io_wait_ns + compute_ns + store.mgmt_ns),
             expert_read_bytes: store.expert_read_bytes,
             device_read_bytes: store.device_read_bytes,

@@ -6,9 +6,9 @@ use bmoe_trace::{Mode, RunConfig};
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
 use crate::flash::file::SliceFiles;
-use crate::flash::lanes::{Lanes, MAX_LANES};
+use crate::flash::lanes::{LaneOptions, Lanes, MAX_LANES};
 use crate::flash::memory::MemoryPlan;
-use crate::flash::store::ExpertStore;
+use crate::flash::store::{ExpertStore, StoreOptions};
 use crate::llama::gguf::ModelInfo;
 
 /// Cores that this process may use: more threads than that make ggml's spinning barriers hundreds of
@@ -131,12 +131,18 @@ impl Flash {
         let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
         let probe = info.experts.layers[0].tensors[0].offset;
         let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, probe)?;
-        let lanes = Lanes::new(files, config.io_threads, config.threads).map_err(out_of_memory)?;
+        let options = LaneOptions {
+            lanes: config.io_threads,
+            helpers: if config.overlap { 0 } else { config.threads },
+            slices: ExpertStore::slices(&info.experts),
+            record: config.io_trace,
+        };
+        let lanes = Lanes::new(files, options).map_err(out_of_memory)?;
         Ok(Self { plan, arena, lanes, direct_io })
     }
 
     /// The store.
-    pub(super) fn into_store(self, info: &ModelInfo, poison: bool) -> ExpertStore {
-        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, poison)
+    pub(super) fn into_store(self, info: &ModelInfo, options: StoreOptions) -> ExpertStore {
+        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, options)
     }
 }

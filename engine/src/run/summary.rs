@@ -71,6 +71,8 @@ impl Totals {
         let streaming = self.start.as_ref().is_some_and(|s| s.config.mode == Mode::Stream);
         // The kernel or nobody reads experts in the other modes: -1 = not measured.
         let measured = |value: f64| if streaming { value } else { -1.0 };
+        let overlap = streaming && self.start.as_ref().is_some_and(|s| s.config.overlap);
+        let wait_ns = self.sum.io_wait_ns;
         let per_token = |total: f64| if tokens == 0 { 0.0 } else { total / f64::from(tokens) };
         Done {
             id: Value::Null,
@@ -84,8 +86,12 @@ impl Totals {
             n_prompt,
             n_past: report.total_tokens,
             compute_s_tok: per_token(seconds(self.sum.compute_ns)),
-            io_s_tok: measured(per_token(seconds(self.sum.io_wait_ns))),
-            stall_s_tok: 0.0,
+            io_s_tok: measured(per_token(seconds(if overlap {
+                self.sum.lane_busy_ns
+            } else {
+                wait_ns
+            }))),
+            stall_s_tok: if overlap { per_token(seconds(wait_ns)) } else { 0.0 },
             mgmt_s_tok: measured(per_token(seconds(self.sum.mgmt_ns))),
             cpu_s_tok: per_token(seconds(self.sum.cpu_ns)),
             majflt_tok: per_token(self.sum.major_faults as f64),
@@ -127,12 +133,13 @@ fn direct_io(how: &DirectIo) -> String {
 }
 
 /// The lines that a person sees behind the text.
-pub(super) fn for_people(done: &Done, streaming: bool) -> String {
+pub(super) fn for_people(done: &Done, streaming: bool, overlap: bool) -> String {
+    let wait_s_tok = if overlap { done.stall_s_tok } else { done.io_s_tok };
     let reads = if streaming {
         format!(
             "compute {:.1} ms, I/O wait {:.1} ms, cache management {:.2} ms",
             1e3 * done.compute_s_tok,
-            1e3 * done.io_s_tok,
+            1e3 * wait_s_tok,
             1e3 * done.mgmt_s_tok
         )
     } else {

@@ -209,7 +209,7 @@ impl Engine<'_> {
             Ok(finish) => finish,
             Err(EngineError::Cancelled) => {
                 self.canceller().clear();
-                self.emit_routes()?;
+                self.emit_traces()?;
                 self.undo(plan.keep)?;
                 Finish::Cancelled
             }
@@ -290,7 +290,7 @@ impl Engine<'_> {
         running.prompt_tokens = plan.tokens.len() as u32;
         let time_to_first_token_ns = self.started.elapsed().as_nanos() as u64;
         let cost = meter.read(&mut self.context);
-        self.emit_routes()?;
+        self.emit_traces()?;
         let ubatches = self.context.hook().ubatches() - ubatches_before;
         self.recorder.emit(&Record::Prefill(PrefillRecord {
             prompt_tokens: running.prompt_tokens,
@@ -313,7 +313,7 @@ impl Engine<'_> {
             next = self.decode(&[token], running)?;
             let delta = self.read_token(token, running);
             self.recorder.event(&Event::Text(&delta))?;
-            self.emit_routes()?;
+            self.emit_traces()?;
             let cost = meter.read(&mut self.context);
             running.tokens = step;
             running.decode_ns += cost.wall_ns;
@@ -380,9 +380,15 @@ impl Engine<'_> {
         delta
     }
 
-    fn emit_routes(&mut self) -> Result<(), EngineError> {
+    fn emit_traces(&mut self) -> Result<(), EngineError> {
         for record in self.context.hook().take_records() {
             self.recorder.emit(&Record::Route(record))?;
+        }
+        for record in self.context.hook().take_read_records(self.started) {
+            self.recorder.emit(&Record::Read(record))?;
+        }
+        for record in self.context.hook().take_compute_records() {
+            self.recorder.emit(&Record::Compute(record))?;
         }
         Ok(())
     }
