@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bmoe_engine::chat::Delta;
-use bmoe_engine::run::{Event, Finish, Prefix, RecordSink, Request, RunOptions, Session, TurnReport};
+use bmoe_engine::run::{
+    Event, Finish, Prefix, RecordSink, Request, RunOptions, Session, TurnReport,
+};
 use bmoe_engine::{Engine, EngineError};
 use bmoe_trace::config::{Sampling, Think};
 use bmoe_trace::record::{Outcome, Record, TurnRecord};
@@ -85,8 +87,11 @@ fn streamed_and_resident_conversations_agree_to_the_last_bit() {
                 assert_eq!(report.prefix, expected.prefix, "{what}");
                 assert_eq!(report.reused_tokens, expected.reused_tokens, "{what}");
             }
-            let turns: Vec<&TurnRecord> =
-                records.0.iter().filter_map(|r| if let Record::Turn(t) = r { Some(t) } else { None }).collect();
+            let turns: Vec<&TurnRecord> = records
+                .0
+                .iter()
+                .filter_map(|r| if let Record::Turn(t) = r { Some(t) } else { None })
+                .collect();
             assert_eq!(turns.iter().map(|t| t.turn).collect::<Vec<_>>(), [0, 1, 2]);
             assert_eq!(turns.iter().map(|t| t.id.as_str()).collect::<Vec<_>>(), ["1", "2", "3"]);
             let routed: Vec<u32> = records.routes().iter().map(|r| r.turn).collect();
@@ -120,7 +125,10 @@ fn only_what_is_new_is_computed() {
         .collect();
     assert_eq!(positions, (0..second.total_tokens).collect::<Vec<u32>>());
     // The experts stayed, too: the second prompt finds most of its own.
-    let hits = records.0.iter().filter_map(|r| if let Record::Prefill(p) = r { Some(&p.cost) } else { None });
+    let hits = records
+        .0
+        .iter()
+        .filter_map(|r| if let Record::Prefill(p) = r { Some(&p.cost) } else { None });
     let hits: Vec<u64> = hits.map(|c| c.hits).collect();
     assert!(hits[1] > 0, "{hits:?}");
 }
@@ -147,15 +155,24 @@ fn a_template_that_rewrites_what_was_said_costs_the_tokens_that_change() {
     let _place = common::place(1);
     let folder = common::folder();
     let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
-    // What was generated to an empty block of thoughts stands without one in the next prompt.
+    common::set_template(&model, common::THINKING);
+    // An answer that was generated behind an empty block of thoughts stands without one in later prompts.
     let off = |id, prompt| Request { think: Think::Off, ..request(id, prompt) };
-    let config = chat(&model, Mode::Resident);
-    let mut engine = Engine::open(&config, &options(), vec![]).unwrap();
-    let mut session = engine.session();
-    let first = ask(&mut session, &off("1", "Hello")).unwrap();
-    let second = ask(&mut session, &off("2", "And?")).unwrap();
-    assert_eq!(second.removed_tokens, first.total_tokens - second.reused_tokens);
-    assert_eq!(second.prefix, Prefix::Kept);
+    let requests = [off("1", "Hello"), off("2", "And?"), off("3", "So?")];
+    let (expected, _) = converse(&chat(&model, Mode::Resident), &requests);
+    // The tokenizer has one merge in the block, which is there twice: "hi".
+    let empty = "<think>\n\n</think>\n\n".len() as u32 - 2;
+    for (before, after) in expected.iter().zip(&expected[1..]) {
+        assert_eq!(after.prefix, Prefix::Kept);
+        assert_eq!(after.removed_tokens, empty + before.tokens);
+        assert_eq!(after.reused_tokens, before.total_tokens - after.removed_tokens);
+        assert!(after.prompt_tokens > after.removed_tokens - empty);
+    }
+    let (streamed, _) = converse(&chat(&model, Mode::Stream), &requests);
+    let hashes = |reports: &[TurnReport]| -> Vec<_> {
+        reports.iter().map(|r| r.logits_sha256.clone()).collect()
+    };
+    assert_eq!(hashes(&streamed), hashes(&expected));
 }
 
 #[test]
@@ -204,7 +221,10 @@ fn a_callback_ends_an_answer_and_keeps_it() {
     assert_eq!((report.tokens, report.finish), (3, Finish::Callback));
     assert_eq!(report.text, text);
     assert_eq!(session.history().len(), 2);
-    assert_eq!(ask(&mut session, &request("2", "And?")).unwrap().reused_tokens, report.total_tokens);
+    assert_eq!(
+        ask(&mut session, &request("2", "And?")).unwrap().reused_tokens,
+        report.total_tokens
+    );
 }
 
 /// Cancels when so many records of a kind came.
@@ -217,7 +237,12 @@ struct CancelAt {
 impl RecordSink for CancelAt {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
         if (self.wanted)(record) {
-            let _ = self.stop.compare_exchange(0, bmoe_engine::error::CANCEL, Ordering::SeqCst, Ordering::SeqCst);
+            let _ = self.stop.compare_exchange(
+                0,
+                bmoe_engine::error::CANCEL,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            );
         }
         self.records.push(record.clone());
         Ok(())
@@ -253,5 +278,59 @@ fn a_cancelled_answer_leaves_the_conversation_as_it_was() {
             assert_eq!(third.reused_tokens, expected[1].reused_tokens);
             engine.close().unwrap();
         }
+    }
+}
+
+/// Wherever in a prompt or a token a cancel comes, what follows is right.
+#[test]
+fn a_cancel_may_come_at_any_moment() {
+    let _place = common::place(1);
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let requests = [request("1", "Hello"), request("3", "And?")];
+    // The long prompt's events fit into memory, or they come in rounds.
+    for (cache_mib, overlap) in [(64, true), (1, true), (1, false)] {
+        let cache_mib = CacheBudget::Mib(cache_mib);
+        let config =
+            RunConfig { cache_mib, overlap, ubatch_tokens: 32, ..chat(&model, Mode::Stream) };
+        let (expected, _) = converse(&config, &requests);
+        let mut records = common::Records::default();
+        let mut engine = Engine::open(&config, &options(), vec![&mut records]).unwrap();
+        let canceller = engine.canceller();
+        let mut session = engine.session();
+        ask(&mut session, &requests[0]).unwrap();
+        let long = Request { n_predict: 20, ..request("2", &common::prompt(300)) };
+        let mut before_the_first_token = 0;
+        for attempt in 0..12u64 {
+            let canceller = canceller.clone();
+            let delay = std::time::Duration::from_micros(700 * attempt * attempt);
+            // The first one comes before the request.
+            if attempt == 0 {
+                canceller.cancel();
+            }
+            let thread = std::thread::spawn(move || {
+                std::thread::sleep(delay);
+                canceller.cancel();
+            });
+            let report = ask(&mut session, &long).unwrap();
+            thread.join().unwrap();
+            session.engine().canceller().clear();
+            if !report.cancelled() {
+                // The machine was too fast for the delay.
+                break;
+            }
+            assert_eq!(report.total_tokens, expected[0].total_tokens);
+            before_the_first_token += u32::from(report.prompt_tokens == 0);
+        }
+        assert!(before_the_first_token > 0);
+        let third = Request { clear: true, ..requests[0].clone() };
+        assert_eq!(ask(&mut session, &third).unwrap().logits_sha256, expected[0].logits_sha256);
+        let fourth = ask(&mut session, &requests[1]).unwrap();
+        assert_eq!(fourth.logits_sha256, expected[1].logits_sha256);
+        engine.close().unwrap();
+        // The cancelled prompt did not run to its end.
+        let ubatches: std::collections::BTreeSet<u32> =
+            records.routes().iter().filter(|r| r.turn == 1).map(|r| r.ubatch).collect();
+        assert!(ubatches.len() < 300 / 32, "{ubatches:?}");
     }
 }
