@@ -168,13 +168,13 @@ pub const ALL: &[Architecture] = &[
         "bailingmoe2",
         "Ling-2.0, Ring-2.0",
         &[SharedExpert, LeadingDense, BiasedTopK, GroupedRouting, PredictionLayers],
-        Graph,
+        Gates,
     ),
     row(
         "bailingmoe3",
         "Ling-3.0",
         &[SharedExpert, LeadingDense, BiasedTopK, GroupedRouting, PredictionLayers, RecurrentState],
-        Graph,
+        Gates,
     ),
     row(
         "cohere2moe",
@@ -188,7 +188,7 @@ pub const ALL: &[Architecture] = &[
         "deepseek2",
         "DeepSeek-V2, V3, R1; Kimi-K2; GLM-4.7-Flash; Mistral Large 3",
         &[SharedExpert, LeadingDense, BiasedTopK, GroupedRouting, FusedGateUp, PredictionLayers],
-        Graph,
+        Gates,
     ),
     row("deepseek2-ocr", "DeepSeek-OCR", &[SharedExpert, LeadingDense], Graph),
     row(
@@ -201,7 +201,7 @@ pub const ALL: &[Architecture] = &[
         "deepseek4",
         "DeepSeek-V4",
         &[SharedExpert, BiasedTopK, HashRouting, PredictionLayers, RecurrentState],
-        Graph,
+        Gates,
     ),
     row("dots1", "dots.llm1", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
     row(
@@ -214,7 +214,7 @@ pub const ALL: &[Architecture] = &[
         "ernie4_5-moe",
         "ERNIE-4.5-21B-A3B, 300B-A47B",
         &[SharedExpert, LeadingDense, InterleavedDense, BiasedTopK],
-        Graph,
+        Gates,
     ),
     row(
         "exaone-moe",
@@ -233,7 +233,7 @@ pub const ALL: &[Architecture] = &[
         "glm4moe",
         "GLM-4.5, GLM-4.6, GLM-4.5-Air",
         &[SharedExpert, LeadingDense, BiasedTopK, PredictionLayers],
-        Graph,
+        Gates,
     ),
     row(
         "glm5-next",
@@ -244,7 +244,7 @@ pub const ALL: &[Architecture] = &[
     row("gpt-oss", "gpt-oss-20b, gpt-oss-120b", &[ExpertBias], Gates),
     row("granite_swa", "Granite with sliding windows", &[SharedExpert, FusedGateUp], Graph),
     row("granitehybrid", "Granite-4.0-H", &[SharedExpert, RecurrentState], Graph),
-    row("granitemoe", "Granite-3.x MoE, Granite-4.0-Tiny", &[SharedExpert], Graph),
+    row("granitemoe", "Granite-3.x MoE, Granite-4.0-Tiny", &[SharedExpert], Gates),
     row("grok", "Grok-1, Grok-2", &[DensePart], Graph),
     row("grovemoe", "GroveMoE", &[], Refused)
         .note("its chunk experts are routed by a second node of the same name in each layer"),
@@ -265,7 +265,7 @@ pub const ALL: &[Architecture] = &[
         Graph,
     ),
     row("laguna", "Laguna", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
-    row("lfm2moe", "LFM2-8B-A1B, LFM2-24B-A2B", &[LeadingDense, BiasedTopK, RecurrentState], Graph),
+    row("lfm2moe", "LFM2-8B-A1B, LFM2-24B-A2B", &[LeadingDense, BiasedTopK, RecurrentState], Gates),
     row("llada-moe", "LLaDA-MoE", &[], Refused)
         .note("it is a diffusion model, which doesn't decode token by token"),
     row("llama", "Mixtral 8x7B, 8x22B", &[SharedExpert], Graph),
@@ -273,7 +273,7 @@ pub const ALL: &[Architecture] = &[
         "llama4",
         "Llama 4 Scout, Maverick",
         &[SharedExpert, InterleavedDense, WeightsBeforeExperts],
-        Graph,
+        Gates,
     ),
     row("maple", "Maple", &[], Graph),
     row("mellum", "Mellum 2", &[], Graph),
@@ -291,21 +291,21 @@ pub const ALL: &[Architecture] = &[
     ),
     row("nomic-bert-moe", "nomic-embed-text-v2-moe", &[InterleavedDense, NoGate], Refused)
         .note("it is an encoder, which generates no text"),
-    row("olmoe", "OLMoE-1B-7B", &[], Graph),
+    row("olmoe", "OLMoE-1B-7B", &[], Gates),
     row("phimoe", "Phi-3.5-MoE", &[], Graph),
     row("qwen2moe", "Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B", &[SharedExpert], Gates),
     row(
         "qwen35moe",
         "Qwen3.5-35B-A3B, 122B-A10B, 397B-A17B",
         &[SharedExpert, FusedGateUp, PredictionLayers, RecurrentState],
-        Graph,
+        Gates,
     ),
     row("qwen3moe", "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder", &[], Gates),
     row(
         "qwen3next",
         "Qwen3-Next-80B-A3B",
         &[SharedExpert, FusedGateUp, PredictionLayers, RecurrentState],
-        Graph,
+        Gates,
     ),
     row("qwen3vlmoe", "Qwen3-VL-30B-A3B, 235B-A22B", &[], Graph),
     row(
