@@ -163,7 +163,7 @@ use Verified::{Gates, Graph, Refused};
 pub const ALL: &[Architecture] = &[
     row("afmoe", "Trinity", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
     row("arctic", "Snowflake Arctic", &[DensePart], Graph),
-    row("bailingmoe", "Ling-lite, Ling-plus", &[SharedExpert, LeadingDense], Graph),
+    row("bailingmoe", "Ling-lite, Ling-plus", &[SharedExpert, LeadingDense], Gates),
     row(
         "bailingmoe2",
         "Ling-2.0, Ring-2.0",
@@ -180,10 +180,10 @@ pub const ALL: &[Architecture] = &[
         "cohere2moe",
         "Command A MoE",
         &[SharedExpert, LeadingDense, FusedGateUp, PredictionLayers],
-        Graph,
+        Gates,
     ),
-    row("dbrx", "DBRX", &[], Graph),
-    row("deepseek", "DeepSeek-MoE 16B", &[SharedExpert, LeadingDense], Graph),
+    row("dbrx", "DBRX", &[], Gates),
+    row("deepseek", "DeepSeek-MoE 16B", &[SharedExpert, LeadingDense], Gates),
     row(
         "deepseek2",
         "DeepSeek-V2, V3, R1; Kimi-K2; GLM-4.7-Flash; Mistral Large 3",
@@ -203,7 +203,7 @@ pub const ALL: &[Architecture] = &[
         &[SharedExpert, BiasedTopK, HashRouting, PredictionLayers, RecurrentState],
         Gates,
     ),
-    row("dots1", "dots.llm1", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
+    row("dots1", "dots.llm1", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row(
         "dots3note",
         "dots.note",
@@ -220,7 +220,7 @@ pub const ALL: &[Architecture] = &[
         "exaone-moe",
         "K-EXAONE",
         &[SharedExpert, LeadingDense, BiasedTopK, PredictionLayers],
-        Graph,
+        Gates,
     ),
     row("gemma4", "Gemma-4-26B-A4B", &[DensePart, FusedGateUp], Gates),
     row(
@@ -243,12 +243,12 @@ pub const ALL: &[Architecture] = &[
     ),
     row("gpt-oss", "gpt-oss-20b, gpt-oss-120b", &[ExpertBias], Gates),
     row("granite_swa", "Granite with sliding windows", &[SharedExpert, FusedGateUp], Graph),
-    row("granitehybrid", "Granite-4.0-H", &[SharedExpert, RecurrentState], Graph),
+    row("granitehybrid", "Granite-4.0-H", &[SharedExpert, RecurrentState], Gates),
     row("granitemoe", "Granite-3.x MoE, Granite-4.0-Tiny", &[SharedExpert], Gates),
     row("grok", "Grok-1, Grok-2", &[DensePart], Graph),
     row("grovemoe", "GroveMoE", &[], Refused)
         .note("its chunk experts are routed by a second node of the same name in each layer"),
-    row("hunyuan-moe", "Hunyuan-A13B", &[SharedExpert], Graph),
+    row("hunyuan-moe", "Hunyuan-A13B", &[SharedExpert], Gates),
     row(
         "hy_v3",
         "Hunyuan 3",
@@ -262,13 +262,13 @@ pub const ALL: &[Architecture] = &[
         "kimi-linear",
         "Kimi-Linear-48B-A3B",
         &[SharedExpert, LeadingDense, BiasedTopK, RecurrentState],
-        Graph,
+        Gates,
     ),
     row("laguna", "Laguna", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
     row("lfm2moe", "LFM2-8B-A1B, LFM2-24B-A2B", &[LeadingDense, BiasedTopK, RecurrentState], Gates),
     row("llada-moe", "LLaDA-MoE", &[], Refused)
         .note("it is a diffusion model, which doesn't decode token by token"),
-    row("llama", "Mixtral 8x7B, 8x22B", &[SharedExpert], Graph),
+    row("llama", "Mixtral 8x7B, 8x22B", &[SharedExpert], Gates),
     row(
         "llama4",
         "Llama 4 Scout, Maverick",
@@ -277,22 +277,22 @@ pub const ALL: &[Architecture] = &[
     ),
     row("maple", "Maple", &[], Graph),
     row("mellum", "Mellum 2", &[], Graph),
-    row("mimo2", "MiMo-V2", &[LeadingDense, BiasedTopK, PredictionLayers], Graph),
+    row("mimo2", "MiMo-V2", &[LeadingDense, BiasedTopK, PredictionLayers], Gates),
     row("minimax-01", "MiniMax-Text-01", &[BiasedTopK, RecurrentState], Graph),
-    row("minimax-m2", "MiniMax-M2", &[BiasedTopK], Graph),
+    row("minimax-m2", "MiniMax-M2", &[BiasedTopK], Gates),
     row("minimax-m3", "MiniMax-M3", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
     row("mistral3", "Mistral 3 with experts", &[SharedExpert], Graph),
-    row("mistral4", "Mistral 4", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
+    row("mistral4", "Mistral 4", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row(
         "nemotron_h_moe",
         "Nemotron-3 Nano, Super",
-        &[SharedExpert, BiasedTopK, GroupedRouting, NoGate, PredictionLayers, RecurrentState],
-        Graph,
+        &[SharedExpert, InterleavedDense, BiasedTopK, NoGate, PredictionLayers, RecurrentState],
+        Gates,
     ),
     row("nomic-bert-moe", "nomic-embed-text-v2-moe", &[InterleavedDense, NoGate], Refused)
         .note("it is an encoder, which generates no text"),
     row("olmoe", "OLMoE-1B-7B", &[], Gates),
-    row("phimoe", "Phi-3.5-MoE", &[], Graph),
+    row("phimoe", "Phi-3.5-MoE", &[], Gates),
     row("qwen2moe", "Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B", &[SharedExpert], Gates),
     row(
         "qwen35moe",
@@ -307,7 +307,7 @@ pub const ALL: &[Architecture] = &[
         &[SharedExpert, FusedGateUp, PredictionLayers, RecurrentState],
         Gates,
     ),
-    row("qwen3vlmoe", "Qwen3-VL-30B-A3B, 235B-A22B", &[], Graph),
+    row("qwen3vlmoe", "Qwen3-VL-30B-A3B, 235B-A22B", &[], Gates),
     row(
         "qwen4exp",
         "Qwen4 (experimental)",
@@ -316,7 +316,7 @@ pub const ALL: &[Architecture] = &[
     ),
     row("rnd1", "RND1", &[], Refused)
         .note("it is a diffusion model, which doesn't decode token by token"),
-    row("smallthinker", "SmallThinker-4B-A0.6B, 21B-A3B", &[], Graph),
+    row("smallthinker", "SmallThinker-4B-A0.6B, 21B-A3B", &[], Gates),
     row("step35", "Step-3.5", &[SharedExpert, LeadingDense, BiasedTopK, PredictionLayers], Graph),
 ];
 

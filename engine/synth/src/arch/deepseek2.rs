@@ -32,7 +32,9 @@ pub(super) const SPEC: Spec = Spec {
 pub(super) fn latent_keys(shape: &Shape, keys: &mut Keys) {
     let d = &shape.dims;
     let (rank, rope) = (d.extra("kv_lora_rank"), d.extra("rope_dim"));
-    keys.set("attention.q_lora_rank", d.extra("q_lora_rank"));
+    if d.extra("q_lora_rank") > 0 {
+        keys.set("attention.q_lora_rank", d.extra("q_lora_rank"));
+    }
     keys.set("attention.kv_lora_rank", rank);
     keys.set("attention.key_length", rank + rope);
     keys.set("attention.value_length", rank);
@@ -48,16 +50,20 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
     b.feed_forward(layer);
 }
 
-/// Random latent attention, whose output has the root mean square of a later layer's.
+/// Random latent attention (without a query rank: a query projection of full rank), whose output has the root mean square of a later layer's.
 pub(super) fn latent_attention(b: &mut Builder<'_>, layer: u32) {
     let d = &b.shape.dims;
     let wide = |n: u32| u64::from(n);
     let (hidden, heads, head_dim) = (wide(d.hidden), wide(d.heads), wide(d.head_dim));
     let (q_rank, kv_rank) = (d.extra("q_lora_rank"), d.extra("kv_lora_rank"));
     let rope = wide(d.extra("rope_dim"));
-    b.mixer(layer, "attn_q_a.weight", [hidden, wide(q_rank)], 1.0);
-    b.layer_norm(layer, "attn_q_a_norm", q_rank);
-    b.mixer(layer, "attn_q_b.weight", [wide(q_rank), heads * (head_dim + rope)], 1.0);
+    if q_rank > 0 {
+        b.mixer(layer, "attn_q_a.weight", [hidden, wide(q_rank)], 1.0);
+        b.layer_norm(layer, "attn_q_a_norm", q_rank);
+        b.mixer(layer, "attn_q_b.weight", [wide(q_rank), heads * (head_dim + rope)], 1.0);
+    } else {
+        b.mixer(layer, "attn_q.weight", [hidden, heads * (head_dim + rope)], 1.0);
+    }
     b.mixer(layer, "attn_kv_a_mqa.weight", [hidden, wide(kv_rank) + rope], 1.0);
     b.layer_norm(layer, "attn_kv_a_norm", kv_rank);
     b.mixer(layer, "attn_k_b.weight", [head_dim, wide(kv_rank), heads], 1.0);

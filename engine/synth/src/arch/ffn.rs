@@ -72,7 +72,8 @@ impl Builder<'_> {
             let dims = [hidden, 2 * ffn, experts];
             self.push_experts(name("gate_up_exps.weight"), dims, layer, in_type, in_std);
         } else {
-            for part in ["gate_exps.weight", "up_exps.weight"] {
+            let parts = ["gate_exps.weight", "up_exps.weight"];
+            for part in &parts[usize::from(!self.spec.gated)..] {
                 self.push_experts(name(part), [hidden, ffn, experts], layer, in_type, in_std);
             }
         }
@@ -90,7 +91,7 @@ impl Builder<'_> {
         let in_std = 1.0 / (hidden as f32).sqrt();
         let name = |part: &str| format!("blk.{layer}.ffn_{part}{suffix}.weight");
         let out_std = self.down_std(ffn, 0.5 * self.expert_rms());
-        for part in ["gate", "up"] {
+        for part in &["gate", "up"][usize::from(!self.spec.gated)..] {
             self.push(name(part), [hidden, ffn], in_type, Fill::Random { std: in_std });
         }
         self.push(name("down"), [ffn, hidden], down_type, Fill::Random { std: out_std });

@@ -15,6 +15,7 @@ pub(super) const SPEC: Spec = Spec {
     window: Has::Always,
     tied_head: true,
     qk_norm: QkNorm::PerHead,
+    global_heads: true,
     global_rotation: GLOBAL_ROTATION,
     score_scale: 1.0,
     scaled_embedding: true,

@@ -4,15 +4,17 @@
 //! spec's fields; one with tensors of its own has functions that add them, in a file of its own.
 
 mod attention;
-mod bailingmoe3;
 mod deepseek2;
 mod deepseek4;
 mod delta_net;
 mod ffn;
 mod gemma4;
 mod gpt_oss;
+mod kda;
 mod keys;
 mod lfm2moe;
+mod mamba2;
+mod phimoe;
 mod spec;
 mod standard;
 
@@ -85,9 +87,43 @@ architectures! {
     /// LFM2 MoE: short convolutions in most layers.
     Lfm2Moe = "lfm2moe" => lfm2moe::SPEC,
     /// Ling 3.0: linear attention in most layers, latent attention in the others.
-    BailingMoe3 = "bailingmoe3" => bailingmoe3::SPEC,
+    BailingMoe3 = "bailingmoe3" => kda::BAILINGMOE3,
     /// DeepSeek V4: hyper-connections, compressed attention, routing by token in the first layers.
     DeepSeek4 = "deepseek4" => deepseek4::SPEC,
+    /// Mixtral and its kind.
+    Llama = "llama" => standard::LLAMA,
+    /// Qwen3-VL MoE, as far as text goes.
+    Qwen3VlMoe = "qwen3vlmoe" => standard::QWEN3VLMOE,
+    /// MiniMax-M2: biased top-k.
+    MiniMaxM2 = "minimax-m2" => standard::MINIMAX_M2,
+    /// dots.llm1: a leading dense layer, shared experts, biased top-k.
+    Dots1 = "dots1" => standard::DOTS1,
+    /// Hunyuan MoE: a shared expert.
+    HunyuanMoe = "hunyuan-moe" => standard::HUNYUAN_MOE,
+    /// Ling: shared experts.
+    BailingMoe = "bailingmoe" => standard::BAILINGMOE,
+    /// DeepSeek MoE: a leading dense layer, shared experts.
+    DeepSeek = "deepseek" => standard::DEEPSEEK,
+    /// SmallThinker: a router that looks at the layer's input.
+    SmallThinker = "smallthinker" => standard::SMALLTHINKER,
+    /// K-EXAONE: sliding windows, biased top-k.
+    ExaoneMoe = "exaone-moe" => standard::EXAONE_MOE,
+    /// Command A MoE: attention and experts side by side.
+    Cohere2Moe = "cohere2moe" => standard::COHERE2MOE,
+    /// MiMo-V2: sliding windows, biased top-k.
+    Mimo2 = "mimo2" => standard::MIMO2,
+    /// DBRX: fused query, key and value.
+    Dbrx = "dbrx" => standard::DBRX,
+    /// Mistral 4: as DeepSeek V3.
+    Mistral4 = "mistral4" => deepseek2::SPEC,
+    /// Phi-3.5 MoE: biases on norms and head.
+    PhiMoe = "phimoe" => phimoe::SPEC,
+    /// Granite 4.0: Mamba-2 in most layers.
+    GraniteHybrid = "granitehybrid" => mamba2::GRANITEHYBRID,
+    /// Nemotron 3: Mamba-2, attention and experts without a gate as layers of their own.
+    NemotronHMoe = "nemotron_h_moe" => mamba2::NEMOTRON_H_MOE,
+    /// Kimi Linear: linear attention in most layers, latent attention in the others.
+    KimiLinear = "kimi-linear" => kda::KIMI_LINEAR,
 }
 
 /// How strongly the last norm passes the ranges that don't belong to the token, so that the output head
@@ -218,7 +254,9 @@ impl Builder<'_> {
     fn standard_layer(&mut self, layer: u32) {
         self.layer_norm(layer, "attn_norm", self.shape.dims.hidden);
         self.attention(layer);
-        self.layer_norm(layer, self.spec.ffn_norm, self.shape.dims.hidden);
+        if !self.spec.ffn_norm.is_empty() {
+            self.layer_norm(layer, self.spec.ffn_norm, self.shape.dims.hidden);
+        }
         self.feed_forward(layer);
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Spec {
     pub qkv_bias: bool,
     /// Rotary pairs are neighbours; else they are half a head apart.
     pub neighbour_pairs: bool,
+    /// Global layers, in a model with windows, may have heads of their own.
+    pub global_heads: bool,
     /// Of the pairs of a global layer, in a model with windows, one in so many rotates.
     pub global_rotation: usize,
     /// What attention scores are multiplied with; 0 = 1 / sqrt(head_dim).
@@ -68,9 +70,11 @@ pub(crate) struct Spec {
     /// The graph multiplies embeddings with sqrt(hidden).
     pub scaled_embedding: bool,
 
-    /// The norm in front of the feed-forward part.
+    /// The norm in front of the feed-forward part; empty = it takes attention's input.
     pub ffn_norm: &'static str,
     pub fused_gate_up: bool,
+    /// Experts and dense parts have a gate beside up and down.
+    pub gated: bool,
     /// Deviation of the bias that steers the choice of experts; 0 = there is none.
     pub choice_bias: f32,
     pub shared: Shared,
@@ -111,11 +115,13 @@ impl Spec {
         fused_qkv: false,
         qkv_bias: false,
         neighbour_pairs: false,
+        global_heads: false,
         global_rotation: 1,
         score_scale: 0.0,
         scaled_embedding: false,
         ffn_norm: "ffn_norm",
         fused_gate_up: false,
+        gated: true,
         choice_bias: 0.0,
         shared: Shared::None,
         shared_gate: false,

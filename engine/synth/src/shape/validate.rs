@@ -158,13 +158,13 @@ impl Shape {
                 w.size, w.period
             ));
         }
-        if self.arch == Arch::GptOss {
-            if w.period != 2 {
-                return Some(format!("dims.window.period = {}, expected 2 for {arch}", w.period));
-            }
-            if w.global_head_dim.is_some() || w.global_kv_heads.is_some() || w.rope_base.is_some() {
-                return Some(format!("dims.window: {arch} takes only size and period"));
-            }
+        if self.arch == Arch::GptOss && w.period != 2 {
+            return Some(format!("dims.window.period = {}, expected 2 for {arch}", w.period));
+        }
+        let own =
+            w.global_head_dim.is_some() || w.global_kv_heads.is_some() || w.rope_base.is_some();
+        if own && !self.arch.spec().global_heads {
+            return Some(format!("dims.window: {arch} takes only size and period"));
         }
         if let Some(n) = w.global_head_dim.filter(|&n| n == 0 || !n.is_multiple_of(32)) {
             return Some(format!("dims.window.global_head_dim = {n}, expected a multiple of 32"));

@@ -1,15 +1,16 @@
-//! Ling 3.0: Kimi delta attention (linear) in most layers, gated latent attention in the last of every few.
+//! Kimi Linear and Ling 3.0: Kimi delta attention (linear) in most layers, latent attention in the last of
+//! every few. Ling's has gates of full rank, and its latent attention has one, too.
 
 use super::Builder;
 use super::deepseek2::{latent_attention, latent_keys};
 use super::spec::{Has, Shared, Spec};
 use super::standard::gating;
-use crate::Shape;
+use crate::{Arch, Shape};
 
 /// Tokens that the convolutions in front of linear attention see.
 const CONV_TOKENS: u32 = 4;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const BAILINGMOE3: Spec = Spec {
     dense_ffn: Has::Always,
     leading_dense: Has::Always,
     expert_groups: Has::Maybe,
@@ -40,6 +41,29 @@ fn is_linear(shape: &Shape, layer: u32) -> bool {
         && !(layer + 1).is_multiple_of(shape.dims.extra("attention_every").max(1))
 }
 
+pub(super) const KIMI_LINEAR: Spec = Spec {
+    dense_ffn: Has::Always,
+    leading_dense: Has::Maybe,
+    extra: &["kv_lora_rank", "rope_dim", "attention_every", "linear_head_dim"],
+    choice_bias: 0.1,
+    shared: Shared::Counted,
+    keys: |shape, keys| {
+        latent_keys(shape, keys);
+        keys.set_per_layer("attention.head_count_kv", shape, |l| u32::from(!is_linear(shape, l)));
+        keys.set("ssm.conv_kernel", CONV_TOKENS);
+        keys.set("kda.head_dim", shape.dims.extra("linear_head_dim"));
+        keys.set("expert_gating_func", gating::SIGMOID);
+        keys.set("expert_weights_scale", 2.5);
+    },
+    layer,
+    ..Spec::STANDARD
+};
+
+/// Whether an architecture's gates go through a head's width, and its latent attention has none.
+fn low_rank(shape: &Shape) -> bool {
+    shape.arch == Arch::KimiLinear
+}
+
 fn layer(b: &mut Builder<'_>, layer: u32) {
     let d = &b.shape.dims;
     let (hidden, heads) = (d.hidden, u64::from(d.heads));
@@ -48,7 +72,9 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
         linear_attention(b, layer);
     } else {
         latent_attention(b, layer);
-        b.mixer(layer, "attn_gate.weight", [u64::from(hidden), heads], 1.0);
+        if !low_rank(b.shape) {
+            b.mixer(layer, "attn_gate.weight", [u64::from(hidden), heads], 1.0);
+        }
     }
     b.layer_norm(layer, "ffn_norm", hidden);
     b.feed_forward(layer);
@@ -65,12 +91,21 @@ fn linear_attention(b: &mut Builder<'_>, layer: u32) {
         b.vector(name(&format!("ssm_conv1d_{part}.weight")), dims, 0.0, 0.5);
         b.mixer(layer, &format!("attn_{part}.weight"), [hidden, inner], 1.0);
     }
-    b.mixer(layer, "ssm_f_a.weight", [hidden, inner], 1.0);
+    for part in ["ssm_f", "ssm_g"] {
+        if low_rank(b.shape) {
+            let narrow = u64::from(head_dim);
+            b.mixer(layer, &format!("{part}_a.weight"), [hidden, narrow], 1.0);
+            b.mixer(layer, &format!("{part}_b.weight"), [narrow, inner], 1.0);
+        } else {
+            b.mixer(layer, &format!("{part}_a.weight"), [hidden, inner], 1.0);
+        }
+    }
     b.mixer(layer, "ssm_beta.weight", [hidden, heads], 1.0);
-    b.vector(name("ssm_a"), [1, heads], 1.0, 0.1);
-    // Decay: what is left of the state after a token is exp(-5 times a sigmoid of about this).
+    // What is left of the state after a token: exp(-5 times the sigmoid of a times about dt) in Ling's, in
+    // Kimi's exp(a times the softplus of about dt).
+    let a = if low_rank(b.shape) { -1.0 } else { 1.0 };
+    b.vector(name("ssm_a"), [1, heads], a, 0.1);
     b.vector(name("ssm_dt.bias"), [inner], -3.0, 0.5);
-    b.mixer(layer, "ssm_g_a.weight", [hidden, inner], 1.0);
     b.layer_norm(layer, "ssm_norm", head_dim);
     b.mixer(layer, "attn_output.weight", [inner, hidden], b.mixer_gain());
 }
