@@ -4,8 +4,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bmoe_engine::EngineError;
-use bmoe_trace::{Mode, RunConfig};
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use bmoe_trace::RunConfig;
+use bmoe_trace::config::{ComputeTrace, DenseWeights, Mode};
+use clap::{ArgGroup, Args, Parser, Subcommand};
+
+use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
 
 /// The engine's version and that of the llama.cpp inside it.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (llama-cpp-sys-2 0.1.161)");
@@ -46,16 +49,6 @@ impl Archs {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ModeArg {
-    /// Read experts from flash when a token routes to them
-    Stream,
-    /// Stock llama.cpp over a memory map
-    Mmap,
-    /// Stock llama.cpp with all weights in memory
-    Resident,
-}
-
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("settings").multiple(true))]
 #[command(after_help = "Examples:\n  \
@@ -76,8 +69,10 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "FILE", conflicts_with = "settings")]
     config: Option<PathBuf>,
     /// Where the experts' weights are
-    #[arg(long, value_enum, default_value = "stream", group = "settings")]
-    mode: ModeArg,
+    #[arg(long, value_parser = one_of::<Mode>(Mode::NAMES), default_value = "stream", group = "settings",
+          long_help = "Where the experts' weights are: stream = read from flash when a token routes to them, \
+          mmap = stock llama.cpp over a memory map, resident = stock llama.cpp with all weights in memory")]
+    mode: Mode,
     /// The prompt
     #[arg(short, long, value_name = "TEXT", group = "settings")]
     prompt: Option<String>,
@@ -96,21 +91,37 @@ pub(crate) struct Generate {
     /// Most tokens computed at once
     #[arg(long, value_name = "TOKENS", default_value_t = 512, group = "settings")]
     ubatch: u32,
-    /// Expert cache in MiB; 0 = no cache
-    #[arg(long, value_name = "MIB", default_value_t = 0, group = "settings")]
-    cache_mb: u64,
-    /// Read lanes, 1 to 8
-    #[arg(long, value_name = "N", default_value_t = 4, group = "settings")]
-    io_threads: u32,
-    /// Read through the page cache
-    #[arg(long, group = "settings")]
-    no_odirect: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    reads: ReadArgs,
+    #[command(flatten)]
+    text: TextArgs,
     /// Experts per token; 0 = what the model says (fewer changes the text)
     #[arg(long, value_name = "N", default_value_t = 0, group = "settings")]
     n_expert_used: u32,
     /// Hash the logits of every token, the prompt's included
     #[arg(long, group = "settings")]
     hash_logits: bool,
+    /// Where the weights outside the experts are (stream): anonymous memory, or a map, read ahead or not
+    #[arg(long, value_parser = one_of::<DenseWeights>(DenseWeights::NAMES), default_value = "anon",
+          group = "settings")]
+    dense_weights: DenseWeights,
+    /// Cores of the compute threads, such as 4-7 or 0xf0; the read lanes take the others
+    #[arg(long, value_name = "CORES", group = "settings")]
+    cpu_mask: Option<String>,
+    /// Record the router's N best experts of every token with their scores
+    #[arg(long, value_name = "N", default_value_t = 0, group = "settings")]
+    trace_scores: u32,
+    /// Record every read in the binary trace
+    #[arg(long, group = "settings")]
+    io_trace: bool,
+    /// Record every node's time in the binary trace (slows the run down)
+    #[arg(long, group = "settings", conflicts_with = "compute_trace_layers")]
+    compute_trace: bool,
+    /// Record the time of each layer's parts in the binary trace (slows the run down a little)
+    #[arg(long, group = "settings")]
+    compute_trace_layers: bool,
     /// Write per-token metrics as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
@@ -177,19 +188,37 @@ impl Generate {
         };
         Ok(RunConfig {
             model: self.model.clone().unwrap_or_default(),
-            mode: match self.mode {
-                ModeArg::Stream => Mode::Stream,
-                ModeArg::Mmap => Mode::Mmap,
-                ModeArg::Resident => Mode::Resident,
-            },
+            mode: self.mode,
             prompt,
             n_predict: self.n_predict,
             threads: self.threads,
             ctx_tokens: self.ctx,
             ubatch_tokens: self.ubatch,
-            cache_mib: self.cache_mb,
-            io_threads: self.io_threads,
-            odirect: !self.no_odirect,
+            cache_mib: self.cache.cache_mb,
+            cache_floor_mib: self.cache.cache_floor_mb,
+            cache_ceil_mib: self.cache.cache_ceil_mb,
+            force_cache: self.cache.force_cache,
+            cache_policy: self.cache.cache_policy.clone(),
+            warm_profile: self.cache.warm_profile.clone(),
+            prefetch_layers: self.cache.prefetch,
+            predict_experts: self.cache.predict,
+            io_threads: self.reads.io_threads,
+            io_engine: self.reads.io_engine,
+            odirect: !self.reads.no_odirect,
+            overlap: self.reads.overlap == Switch::On,
+            io_ceiling_mib_s: self.reads.io_ceiling,
+            dense_weights: self.dense_weights,
+            cpu_mask: self.cpu_mask.clone().unwrap_or_default(),
+            chat: self.text.chat,
+            think: self.text.think,
+            sampling: self.text.sampling(),
+            trace_scores: self.trace_scores,
+            io_trace: self.io_trace,
+            compute_trace: match (self.compute_trace, self.compute_trace_layers) {
+                (true, _) => ComputeTrace::Nodes,
+                (false, true) => ComputeTrace::Layers,
+                (false, false) => ComputeTrace::Off,
+            },
             n_expert_used: self.n_expert_used,
             hash_logits: self.hash_logits,
         })

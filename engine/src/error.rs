@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::flash::file::OpenError;
-use crate::flash::lanes::ReadError;
+use crate::flash::queue::ReadError;
 
 /// A model that can't be used.
 #[derive(Debug, thiserror::Error)]

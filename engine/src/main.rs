@@ -1,6 +1,7 @@
 //! The engine as a program: what the harness starts, here or on a device.
 
 mod cli;
+mod options;
 
 use std::io::Write;
 use std::process::ExitCode;

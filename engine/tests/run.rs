@@ -13,7 +13,7 @@ use bmoe_engine::run::{RecordSink, RunOptions};
 use bmoe_engine::{EngineError, generate};
 use bmoe_trace::codec::{Tail, TraceReader};
 use bmoe_trace::record::{Outcome, Phase, Record, Residency, RunEnd};
-use bmoe_trace::{Mode, RunConfig};
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 #[test]
 fn loading_for_streaming_reads_no_expert_byte() {
@@ -42,7 +42,7 @@ fn measured_equals_replayed() {
     let model = common::model(folder.path(), &common::tiny("gemma4"), "m", None);
     for (cache_mib, ubatch_tokens) in [(0, 512), (1, 512), (1, 16), (2, 32), (64, 512)] {
         let config = RunConfig {
-            cache_mib,
+            cache_mib: CacheBudget::Mib(cache_mib),
             ubatch_tokens,
             prompt: common::prompt(70),
             ..common::config(&model, Mode::Stream)
@@ -171,7 +171,8 @@ fn a_signal_while_loading_is_an_interruption() {
 #[test]
 fn a_read_error_ends_the_run_with_that_error() {
     let _place = common::place(2);
-    for (threads, cache_mib, odirect) in [(1, 0, true), (2, 0, false), (2, 1, true)] {
+    for (threads, cache, odirect) in [(1, 0, true), (2, 0, false), (2, 1, true)] {
+        let cache_mib = CacheBudget::Mib(cache);
         let folder = common::folder();
         let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
         let config =

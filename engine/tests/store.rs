@@ -3,14 +3,15 @@
 #![expect(unsafe_code, reason = "looks at the slices that the store hands out")]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bmoe_cache::{Cache, Lru};
 use bmoe_engine::flash::arena::Arena;
 use bmoe_engine::flash::file::SliceFiles;
-use bmoe_engine::flash::lanes::Lanes;
+use bmoe_engine::flash::lanes::{LaneOptions, Lanes};
 use bmoe_engine::flash::layout::{ExpertLayout, ExpertTensor, LayerLayout, Projection};
 use bmoe_engine::flash::memory::MemoryPlan;
-use bmoe_engine::flash::store::ExpertStore;
+use bmoe_engine::flash::store::{ExpertStore, StoreOptions};
 use proptest::prelude::*;
 
 const N_EXPERT: u32 = 7;
@@ -56,6 +57,8 @@ proptest! {
         gap in 0u64..5000,
         budget_share in 0u64..130,
         direct in any::<bool>(),
+        overlap in any::<bool>(),
+        order in Just(vec![0usize, 1, 2]).prop_shuffle(),
         events in prop::collection::vec(prop::collection::vec(0u16..N_EXPERT as u16, 1..12), 1..25),
     ) {
         // Beside the sources: on the disk that the project is on, not on a tmpfs.
@@ -64,22 +67,32 @@ proptest! {
         let budget = layout.total_bytes() * budget_share / 100;
         let plan = MemoryPlan::new(&layout, budget, 2);
         let (files, _) = SliceFiles::open(&layout.files, direct, 0).unwrap();
-        let lanes = Lanes::new(files, 3, 1).unwrap().into();
+        let options = LaneOptions {
+            lanes: 3,
+            helpers: if overlap { 0 } else { 1 },
+            slices: ExpertStore::slices(&layout),
+            record: false,
+        };
+        let lanes = Arc::new(Lanes::new(files, options).unwrap());
         let arena = Arena::new(plan.total_bytes()).unwrap();
         let sizes = layout.entry_sizes();
         let mut cache = Cache::new(sizes.clone(), plan.budget_bytes, Lru::new(sizes.entries()));
-        let mut store = ExpertStore::new(layout.clone(), plan, lanes, arena, true);
+        let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, StoreOptions { overlap, poison: true });
+        for layer in 0..layout.layers.len() {
+            store.set_order(layer, &order);
+        }
 
         let mut expected_bytes = 0;
         for (i, experts) in events.iter().enumerate() {
             let layer = i % layout.layers.len();
             let outcome = cache.event(layer, experts).clone();
             expected_bytes += outcome.misses.len() as u64 * layout.layers[layer].expert_bytes();
-            store.begin(layer, experts).unwrap();
+            store.begin(i as u32, layer, experts).unwrap();
             let mut distinct = experts.clone();
             distinct.sort_unstable();
             distinct.dedup();
-            for (p, tensor) in layout.layers[layer].tensors.iter().enumerate() {
+            for &p in &order {
+                let tensor = &layout.layers[layer].tensors[p];
                 let mut seen = Vec::new();
                 loop {
                     let round = store.next_round(p).unwrap().to_vec();
@@ -89,6 +102,9 @@ proptest! {
                     for &expert in &round {
                         let range = tensor.slice(expert);
                         let pointer = store.slice(expert, p);
+                        if let Some(pending) = store.pending(expert, p) {
+                            prop_assert!(overlap && lanes.queue().wait_for(pending));
+                        }
                         // SAFETY: the round says that the slice is in memory.
                         let got = unsafe {
                             std::slice::from_raw_parts(pointer, tensor.slice_bytes as usize)

@@ -17,7 +17,7 @@ use crate::record::Record;
 pub const MAGIC: [u8; 8] = *b"BMOETRC\n";
 
 /// Version of the layout of [`Record`]. A change to any record raises it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest frame that a reader accepts. The largest real one (a route record of 4096 tokens at top-32)
 /// takes under 2 MiB; anything longer is damage.
@@ -242,6 +242,8 @@ mod tests {
             distinct: vec![5, 250],
             residency: vec![Residency::Hit, Residency::Miss],
             read_bytes: vec![0, 2_654_208],
+            scored: Vec::new(),
+            scores: Vec::new(),
         })
     }
 

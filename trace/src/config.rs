@@ -4,35 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// How the expert weights reach the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Experts are read from flash when a token routes to them, into a cache of `cache_mib`.
-    Stream,
-    /// Stock llama.cpp over a memory map of the whole file: the kernel pages experts in and out.
-    Mmap,
-    /// Stock llama.cpp with every weight in anonymous memory: the reference for losslessness.
-    Resident,
-}
-
-impl Mode {
-    /// The name used on the command line and in files.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stream => "stream",
-            Self::Mmap => "mmap",
-            Self::Resident => "resident",
-        }
-    }
-}
-
-impl std::fmt::Display for Mode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+pub use crate::setting::{
+    CacheBudget, ComputeTrace, DenseWeights, IoEngine, Mode, Sampling, Think,
+};
 
 /// Everything that decides what one run does and measures.
 ///
@@ -46,7 +20,7 @@ pub struct RunConfig {
     pub mode: Mode,
     /// The prompt, given to the tokenizer as it is.
     pub prompt: String,
-    /// Tokens to generate, greedily, after the prompt.
+    /// Tokens to generate after the prompt.
     pub n_predict: u32,
     /// Compute threads; 0 = the cores available to the process.
     pub threads: u32,
@@ -54,16 +28,55 @@ pub struct RunConfig {
     pub ctx_tokens: u32,
     /// Largest number of tokens computed at once (llama.cpp's micro-batch).
     pub ubatch_tokens: u32,
-    /// Expert cache budget in MiB (`stream` only); 0 = no cache.
-    pub cache_mib: u64,
+    /// Expert cache budget in MiB, or `auto` (`stream` only); 0 = no cache.
+    pub cache_mib: CacheBudget,
+    /// `auto` never takes less, MiB.
+    pub cache_floor_mib: u64,
+    /// `auto` never takes more, MiB; 0 = no such limit.
+    pub cache_ceil_mib: u64,
+    /// Accept a budget that can't hold one token's experts of all layers.
+    pub force_cache: bool,
+    /// Which experts stay in the cache; names as in `bmoe-cache`.
+    pub cache_policy: String,
+    /// Preload the experts that a profile of an earlier run names, most used first.
+    pub warm_profile: Option<PathBuf>,
+    /// Read ahead the experts that the previous token used in so many of the next layers; 0 = off.
+    pub prefetch_layers: u32,
+    /// Run the next layer's router on this layer's input and read at most so many of the experts that
+    /// it names; 0 = off.
+    pub predict_experts: u32,
     /// Read lanes, 1 to 8 (`stream` only).
     pub io_threads: u32,
+    /// How reads are handed to the kernel (`stream` only). Which way was used is in the run's summary.
+    pub io_engine: IoEngine,
     /// Ask for O_DIRECT reads (`stream` only). Whether they were used is in the run's summary.
     pub odirect: bool,
+    /// Compute with the experts that are there while others are read (`stream` only).
+    pub overlap: bool,
+    /// What the storage can do, MiB/s, as `bmoe-engine iobench` measured it; 0 = not known. The summary
+    /// puts the run's own rate beside it.
+    pub io_ceiling_mib_s: f64,
+    /// Where the weights outside the experts are (`stream` only).
+    pub dense_weights: DenseWeights,
+    /// Cores of the compute threads: a list such as `4-7` or a mask such as `0xf0`; empty = any. The
+    /// lanes then run on the other cores.
+    pub cpu_mask: String,
     /// Experts per token; 0 = what the model file says.
     pub n_expert_used: u32,
+    /// Put the prompt into the model's own chat template, as a user's message.
+    pub chat: bool,
+    /// Whether the model is to think (`chat` only).
+    pub think: Think,
+    /// How the next token is chosen.
+    pub sampling: Sampling,
     /// Hash the logits of every token, prompt included, into the run's summary.
     pub hash_logits: bool,
+    /// Record the router's so many best experts of every token with their scores, chosen or not.
+    pub trace_scores: u32,
+    /// Record every read.
+    pub io_trace: bool,
+    /// Record where the graph's time goes.
+    pub compute_trace: ComputeTrace,
 }
 
 impl Default for RunConfig {
@@ -76,11 +89,29 @@ impl Default for RunConfig {
             threads: 0,
             ctx_tokens: 2048,
             ubatch_tokens: 512,
-            cache_mib: 0,
+            cache_mib: CacheBudget::OFF,
+            cache_floor_mib: 1536,
+            cache_ceil_mib: 0,
+            force_cache: false,
+            cache_policy: "lru".to_owned(),
+            warm_profile: None,
+            prefetch_layers: 0,
+            predict_experts: 0,
             io_threads: 4,
+            io_engine: IoEngine::default(),
             odirect: true,
+            overlap: true,
+            io_ceiling_mib_s: 0.0,
+            dense_weights: DenseWeights::default(),
+            cpu_mask: String::new(),
             n_expert_used: 0,
+            chat: false,
+            think: Think::default(),
+            sampling: Sampling::default(),
             hash_logits: false,
+            trace_scores: 0,
+            io_trace: false,
+            compute_trace: ComputeTrace::default(),
         }
     }
 }
@@ -136,7 +167,9 @@ mod tests {
         let config = RunConfig {
             model: "models/m.gguf".into(),
             prompt: "two\nlines \"quoted\"".into(),
-            cache_mib: 4000,
+            cache_mib: CacheBudget::Auto,
+            warm_profile: Some("profile.toml".into()),
+            sampling: Sampling { temperature: 0.7, ..Sampling::default() },
             ..RunConfig::default()
         };
         let back: RunConfig = toml::from_str(&config.to_toml()).unwrap();

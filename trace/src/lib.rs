@@ -13,6 +13,7 @@ pub mod config;
 pub mod csv;
 pub mod line;
 pub mod record;
+mod setting;
 
-pub use config::{Mode, RunConfig};
+pub use config::{CacheBudget, Mode, RunConfig};
 pub use record::Record;

@@ -12,8 +12,16 @@ pub enum Record {
     Start(Box<RunStart>),
     /// The model is loaded.
     Load(LoadRecord),
+    /// A request begins; what follows up to the next one belongs to it.
+    Turn(TurnRecord),
     /// Which experts one layer used for one micro-batch.
     Route(RouteRecord),
+    /// One read (only when reads are recorded).
+    Read(ReadRecord),
+    /// Where the graph's time went (only when that is recorded).
+    Compute(ComputeRecord),
+    /// The cache's budget was changed while the run went on.
+    Budget(BudgetRecord),
     /// The prompt is computed.
     Prefill(PrefillRecord),
     /// One generated token.
@@ -98,6 +106,8 @@ pub struct LoadRecord {
     pub event_room_bytes: u64,
     /// How experts are read.
     pub direct_io: DirectIo,
+    /// What hands the reads to the kernel.
+    pub io_engine: IoEngineUsed,
     /// Resident memory of the process when loading is done.
     pub rss_bytes: u64,
 }
@@ -116,6 +126,106 @@ pub enum DirectIo {
     },
     /// The mode reads no experts itself (`mmap`, `resident`).
     NotApplicable,
+}
+
+/// What hands reads to the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IoEngineUsed {
+    /// `pread` on as many threads as there are lanes.
+    Pread,
+    /// io_uring.
+    Uring,
+    /// `pread` although io_uring was asked for.
+    UringUnavailable {
+        /// Why.
+        reason: String,
+    },
+    /// The mode reads no experts itself (`mmap`, `resident`).
+    NotApplicable,
+}
+
+/// One request of a run. A one-shot run has one turn, without this record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnRecord {
+    /// Turn of the session, from 0.
+    pub turn: u32,
+    /// The request's own name.
+    pub id: String,
+    /// Tokens of the whole text so far, this request's prompt included.
+    pub prompt_tokens: u32,
+    /// Tokens at its start whose state was kept from earlier turns.
+    pub reused_tokens: u32,
+}
+
+/// Why something was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ReadPurpose {
+    /// A layer needed the expert.
+    Demand,
+    /// The previous token used it in a coming layer.
+    Prefetch,
+    /// The next layer's router named it when it was run on this layer's input.
+    Predict,
+    /// A warm profile named it.
+    Warm,
+}
+
+/// One read of one expert's slice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadRecord {
+    /// Micro-batch that was running when the read was asked for.
+    pub ubatch: u32,
+    /// Index of the slice's layer in the model.
+    pub layer: u32,
+    /// Expert.
+    pub expert: u16,
+    /// Which of the layer's expert tensors, in the order in which the graph uses them.
+    pub projection: u8,
+    /// Lane that read it (io_uring: the slot of the ring).
+    pub lane: u8,
+    /// Why.
+    pub purpose: ReadPurpose,
+    /// Bytes of the slice.
+    pub wanted_bytes: u64,
+    /// Bytes transferred, alignment included.
+    pub read_bytes: u64,
+    /// When the read was asked for, since the start of the process.
+    pub queued_ns: u64,
+    /// How long it waited for a lane.
+    pub wait_ns: u64,
+    /// How long the lane took.
+    pub service_ns: u64,
+}
+
+/// A stretch of computation: one node of the graph, or one part of a layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComputeRecord {
+    /// Micro-batch within the run.
+    pub ubatch: u32,
+    /// Index of the layer in the model; `None` for what belongs to none.
+    pub layer: Option<u32>,
+    /// The node's operation, or the part: `dense` (attention and all else), `experts` (their products),
+    /// `stall` (products waited for reads), `fetch` (looking up, choosing, issuing).
+    pub part: String,
+    /// The node's name; empty for parts.
+    pub node: String,
+    /// How long.
+    pub ns: u64,
+}
+
+/// A change of the cache's budget between two tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetRecord {
+    /// Decode step after which it happened; 0 = before the first.
+    pub step: u32,
+    /// Budget before.
+    pub from_bytes: u64,
+    /// Budget after.
+    pub to_bytes: u64,
+    /// Memory that the system (or the cgroup) had left.
+    pub available_bytes: u64,
+    /// Experts that had to leave.
+    pub evicted: u64,
 }
 
 /// Which part of a run.
@@ -168,6 +278,11 @@ pub struct RouteRecord {
     pub residency: Vec<Residency>,
     /// Expert bytes that this event had to fetch for each distinct expert (0 for a hit).
     pub read_bytes: Vec<u64>,
+    /// The router's best experts of every token, chosen or not, best first: `trace_scores` for each token;
+    /// empty when they are not recorded.
+    pub scored: Vec<u16>,
+    /// The router's score of each of them: what the model weighs them by.
+    pub scores: Vec<f32>,
 }
 
 /// Costs of a stretch of work: one token, or the whole prefill. Terms are measured where they happen.
@@ -175,7 +290,8 @@ pub struct RouteRecord {
 pub struct Cost {
     /// The whole stretch, sampling included.
     pub wall_ns: u64,
-    /// The graph was blocked on expert reads.
+    /// The graph was blocked on expert reads. When reads overlap with computation this is the stall: the
+    /// time in which a compute thread had nothing to compute, averaged over the threads.
     pub io_wait_ns: u64,
     /// The graph computed: the sum of the stretches between our operations inside it. In `mmap` mode
     /// page faults are in here, since the kernel serves them there.
@@ -184,9 +300,11 @@ pub struct Cost {
     pub mgmt_ns: u64,
     /// Summed busy time of all read lanes; more than `io_wait_ns` when several lanes work at once.
     pub lane_busy_ns: u64,
+    /// At least one read was outstanding. `device_read_bytes` over this is the rate that reads reached.
+    pub io_active_ns: u64,
     /// Residual: `wall_ns` less I/O wait, compute and management (sampling, graph set-up, telemetry).
     pub other_ns: u64,
-    /// Expert bytes wanted from storage.
+    /// Expert bytes wanted from storage by the layers that needed them.
     pub expert_read_bytes: u64,
     /// Bytes that the reads transferred, alignment included.
     pub device_read_bytes: u64,
@@ -196,6 +314,14 @@ pub struct Cost {
     pub hits: u64,
     /// Distinct experts of an event that were read.
     pub misses: u64,
+    /// Experts read ahead of need (prefetched or predicted).
+    pub speculated: u64,
+    /// Bytes of their slices.
+    pub speculated_bytes: u64,
+    /// Of `hits`, those that were there because they had been read ahead.
+    pub speculated_hits: u64,
+    /// Experts read ahead that left the cache unused.
+    pub speculated_wasted: u64,
     /// Major page faults of the process.
     pub major_faults: u64,
     /// CPU time of the process, all threads.
@@ -211,12 +337,17 @@ impl std::ops::AddAssign<&Self> for Cost {
             compute_ns,
             mgmt_ns,
             lane_busy_ns,
+            io_active_ns,
             other_ns,
             expert_read_bytes,
             device_read_bytes,
             reads,
             hits,
             misses,
+            speculated,
+            speculated_bytes,
+            speculated_hits,
+            speculated_wasted,
             major_faults,
             cpu_ns,
         } = other;
@@ -225,12 +356,17 @@ impl std::ops::AddAssign<&Self> for Cost {
         self.compute_ns += compute_ns;
         self.mgmt_ns += mgmt_ns;
         self.lane_busy_ns += lane_busy_ns;
+        self.io_active_ns += io_active_ns;
         self.other_ns += other_ns;
         self.expert_read_bytes += expert_read_bytes;
         self.device_read_bytes += device_read_bytes;
         self.reads += reads;
         self.hits += hits;
         self.misses += misses;
+        self.speculated += speculated;
+        self.speculated_bytes += speculated_bytes;
+        self.speculated_hits += speculated_hits;
+        self.speculated_wasted += speculated_wasted;
         self.major_faults += major_faults;
         self.cpu_ns += cpu_ns;
     }
@@ -239,7 +375,7 @@ impl std::ops::AddAssign<&Self> for Cost {
 /// What the prompt cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrefillRecord {
-    /// Prompt tokens.
+    /// Prompt tokens that were computed; those of a prefix that was kept are not counted.
     pub prompt_tokens: u32,
     /// Micro-batches they were computed in.
     pub ubatches: u32,
@@ -267,6 +403,8 @@ pub struct TokenRecord {
     pub cumulative_hit_rate: f64,
     /// Expert bytes held by the cache after the step.
     pub cache_resident_bytes: u64,
+    /// The cache's budget after the step.
+    pub cache_budget_bytes: u64,
     /// Resident memory of the process after the step.
     pub rss_bytes: u64,
 }

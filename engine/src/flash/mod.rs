@@ -10,6 +10,7 @@ pub mod file;
 pub mod lanes;
 pub mod layout;
 pub mod memory;
+pub mod queue;
 pub mod regions;
 pub mod store;
 mod window;

@@ -18,13 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use bmoe_trace::record::{Phase, RouteRecord};
+use bmoe_trace::config::ComputeTrace;
+use bmoe_trace::record::{ComputeRecord, Phase, ReadRecord, RouteRecord};
 
+use super::clock::Clock;
 use super::fetch::{self, FetchOp};
 use super::gguf::ModelInfo;
 use super::kernel::{Kernel, tiled_forced};
 use super::matmul::{self, MatmulOp};
 use super::model::Model;
+use super::nodes::NodeTrace;
 use super::shared::{Batch, Main, Shared, Worker};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
@@ -42,19 +45,29 @@ pub struct Hook {
     threads: usize,
 }
 
+/// What a hook is asked to do beside making experts resident.
+#[derive(Debug, Clone, Default)]
+pub struct HookOptions {
+    /// Route records are wanted.
+    pub record: bool,
+    /// So many of the router's best experts of every token are recorded with their scores.
+    pub scores: u32,
+    /// What is measured inside the graph.
+    pub compute_trace: ComputeTrace,
+    /// Largest micro-batch.
+    pub ubatch_tokens: u32,
+    /// Holds the number of the signal that asks the run to stop, 0 while there is none.
+    pub stop: Arc<AtomicUsize>,
+}
+
 impl Hook {
-    /// A hook for a model. `store` is there in `stream` mode. `stop` holds the number of the signal
-    /// that asks the run to stop, 0 while there is none.
+    /// A hook for a model. `store` is there in `stream` mode.
     #[must_use]
-    pub fn new(
-        info: &ModelInfo,
-        store: Option<ExpertStore>,
-        record: bool,
-        ubatch_tokens: u32,
-        stop: Arc<AtomicUsize>,
-    ) -> Box<Self> {
+    pub fn new(info: &ModelInfo, store: Option<ExpertStore>, options: HookOptions) -> Box<Self> {
+        let HookOptions { record, scores, compute_trace, ubatch_tokens, stop } = options;
         let layers = info.experts.layers.len();
         let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
+        let overlap = store.as_ref().is_some_and(ExpertStore::overlaps);
         let main = Main {
             store,
             n_expert: info.n_expert as usize,
@@ -62,6 +75,7 @@ impl Hook {
             records: Vec::new(),
             pending: None,
             weight_nodes: vec![std::ptr::null(); layers],
+            order: vec![Vec::new(); layers],
             ids_nodes: vec![std::ptr::null(); layers],
             experts: Vec::new(),
             batch: Batch {
@@ -74,8 +88,9 @@ impl Hook {
                 last_layer: 0,
             },
             failure: None,
-            handed_over: Instant::now(),
-            compute_ns: 0,
+            clock: Clock::new(layers, compute_trace == ComputeTrace::Layers),
+            scores: scores as usize,
+            nodes: (compute_trace == ComputeTrace::Nodes).then(NodeTrace::new),
         };
         Box::new(Self {
             shared: Box::new(Shared {
@@ -83,6 +98,8 @@ impl Hook {
                 work: UnsafeCell::new(Work::new(info.n_expert as usize)),
                 workers: Vec::new(),
                 lanes,
+                overlap,
+                read_failed: AtomicBool::new(false),
                 turns: AtomicUsize::new(0),
                 activations: Activations::new(),
                 event_ready: AtomicBool::new(false),
@@ -147,9 +164,13 @@ impl Hook {
 
     /// What the store did, and how long llama.cpp computed, since the last call.
     pub fn take_costs(&mut self) -> (crate::flash::store::StoreStats, u64) {
+        let workers = self.shared.workers.iter_mut();
+        let stalls: u64 = workers.map(|w| std::mem::take(&mut w.get_mut().stall_ns)).sum();
+        let stall_ns = stalls / self.threads as u64;
         let main = self.main();
-        let stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
-        (stats, std::mem::take(&mut main.compute_ns))
+        let mut stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
+        stats.io_wait_ns += stall_ns;
+        (stats, main.clock.take_compute_ns().saturating_sub(stall_ns))
     }
 
     /// The store, in `stream` mode.
@@ -160,6 +181,23 @@ impl Hook {
     /// Route records since the last call.
     pub fn take_records(&mut self) -> Vec<RouteRecord> {
         std::mem::take(&mut self.main().records)
+    }
+
+    /// Records of computing since the last call, when they are wanted.
+    pub fn take_compute_records(&mut self) -> Vec<ComputeRecord> {
+        let mut layers: Vec<(usize, u32)> = self.layer_of.iter().map(|(m, l)| (*l, *m)).collect();
+        layers.sort_unstable();
+        let layers: Vec<u32> = layers.into_iter().map(|(_, model)| model).collect();
+        let main = self.main();
+        let mut records =
+            main.clock.take_records(main.batch.ubatches_before.saturating_sub(1), &layers);
+        records.extend(main.nodes.iter_mut().flat_map(NodeTrace::take));
+        records
+    }
+
+    /// Records of reads since the last call, when lanes keep them; times count from `origin`.
+    pub fn take_read_records(&mut self, origin: Instant) -> Vec<ReadRecord> {
+        self.main().store.as_mut().map(|s| s.take_reads(origin)).unwrap_or_default()
     }
 
     /// Micro-batches so far.
@@ -177,19 +215,25 @@ impl Hook {
         main.batch.tokens = tokens;
         main.batch.first_position = first_position;
         main.batch.ubatch = None;
-        main.handed_over = Instant::now();
+        main.clock.start();
+        if let Some(nodes) = &mut main.nodes {
+            nodes.start();
+        }
     }
 
     pub(super) fn end_batch(&mut self) {
         let main = self.main();
-        main.compute_ns += main.handed_over.elapsed().as_nanos() as u64;
+        main.clock.end();
         main.batch.ubatches_before += main.batch.tokens.div_ceil(main.batch.ubatch_tokens);
         main.records.extend(main.pending.take());
     }
 
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {
         let signal = self.shared.stop.load(Ordering::Relaxed);
-        self.main().failure.take().or_else(|| EngineError::interrupted(signal))
+        let main = self.main();
+        let read = || main.store.as_ref()?.lanes().queue().take_error();
+        let read = read().map(EngineError::from);
+        main.failure.take().or(read).or_else(|| EngineError::interrupted(signal))
     }
 
     /// Looks at a node and replaces it if it is one of those above.
@@ -213,6 +257,7 @@ impl Hook {
                     );
                     return self.fail_at(node, main, EngineError::Graph(message));
                 }
+                learn_order(main, op);
                 let op: *const MatmulOp = op;
                 replace(node, matmul::matmul, op.cast_mut().cast(), self.threads as i32);
             }
@@ -252,6 +297,21 @@ impl Hook {
         main.failure.get_or_insert(error);
         self.shared.failed.store(true, Ordering::Release);
         replace(node, fetch::nothing, std::ptr::null_mut(), 1);
+    }
+}
+
+/// Reads follow the order in which the graph multiplies with a layer's projections, which is the order in
+/// which its nodes are seen.
+fn learn_order(main: &mut Main, op: &MatmulOp) {
+    let order = &mut main.order[op.layer];
+    if order.contains(&op.projection) {
+        return;
+    }
+    order.push(op.projection);
+    if let Some(store) = &mut main.store
+        && order.len() == store.layout().layers[op.layer].tensors.len()
+    {
+        store.set_order(op.layer, order);
     }
 }
 
@@ -303,7 +363,8 @@ fn replace(node: &mut sys::ggml_tensor, op: CustomOp, data: *mut c_void, threads
     }
 }
 
-/// `cb_eval`: sees every node before the graph runs; never asks for a result, so nothing is split.
+/// `cb_eval`: sees every node before the graph runs. It asks for no result, so nothing is split, unless
+/// nodes are to be timed.
 pub(super) unsafe extern "C" fn on_node(
     node: *mut sys::ggml_tensor,
     ask: bool,
@@ -312,8 +373,19 @@ pub(super) unsafe extern "C" fn on_node(
     if ask {
         // SAFETY: `data` is the context's hook; llama.cpp passes a node of its graph and calls from the
         // thread that decodes.
-        unsafe { (*data.cast_const().cast::<Hook>()).visit(node) };
-        return false;
+        unsafe {
+            let hook = &*data.cast_const().cast::<Hook>();
+            hook.visit(node);
+            return hook.shared.main().nodes.is_some();
+        }
+    }
+    // SAFETY: as above; the node was computed, and nothing else is at the moment.
+    unsafe {
+        let main = (*data.cast_const().cast::<Hook>()).shared.main();
+        let ubatch = main.batch.number();
+        if let Some(nodes) = &mut main.nodes {
+            nodes.done(&*node, ubatch);
+        }
     }
     true
 }
@@ -322,5 +394,7 @@ pub(super) unsafe extern "C" fn on_node(
 pub(super) unsafe extern "C" fn on_abort_check(data: *mut c_void) -> bool {
     // SAFETY: `data` is the context's hook; only atomics are read.
     let shared = unsafe { &*(*data.cast_const().cast::<Hook>()).shared };
-    shared.failed.load(Ordering::Acquire) || shared.stop.load(Ordering::Relaxed) != 0
+    shared.failed.load(Ordering::Acquire)
+        || shared.read_failed.load(Ordering::Acquire)
+        || shared.stop.load(Ordering::Relaxed) != 0
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bmoe_trace::record::{
-    Cost, DirectIo, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart, TokenRecord,
+    Cost, DirectIo, IoEngineUsed, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart,
+    TokenRecord,
 };
 use bmoe_trace::{Mode, RunConfig};
 use sha2::{Digest, Sha256};
@@ -16,9 +17,10 @@ use super::process::{Counters, bytes_read, rss};
 use super::sinks::RecordSink;
 use super::text::TextStream;
 use crate::error::EngineError;
+use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
-use crate::llama::hook::Hook;
+use crate::llama::hook::{Hook, HookOptions};
 use crate::llama::model::Model;
 use crate::llama::{LLAMA_VERSION, log};
 
@@ -136,6 +138,10 @@ fn run(
         Mode::Stream => Some(Flash::open(config, info)?),
         Mode::Mmap | Mode::Resident => None,
     };
+    let io_engine = match config.mode {
+        Mode::Stream => IoEngineUsed::Pread,
+        Mode::Mmap | Mode::Resident => IoEngineUsed::NotApplicable,
+    };
     let direct_io = flash.as_ref().map_or(DirectIo::NotApplicable, |f| f.direct_io.clone());
     let read_before = bytes_read();
     let stop = Arc::clone(&options.stop);
@@ -147,11 +153,18 @@ fn run(
     let tokens = model.tokenize(&config.prompt)?;
     check_length(config, &tokens)?;
     let wants_routes = sinks.iter().any(|s| s.wants_routes());
-    let store = flash.map(|f| f.into_store(info, options.poison));
+    let store_options = StoreOptions { overlap: config.overlap, poison: options.poison };
+    let store = flash.map(|f| f.into_store(info, store_options));
     let (cache_budget_bytes, event_room_bytes) =
         store.as_ref().map_or((0, 0), |s| (s.plan().budget_bytes, s.plan().event_room_bytes));
-    let hook =
-        Hook::new(info, store, wants_routes, config.ubatch_tokens, Arc::clone(&options.stop));
+    let hook_options = HookOptions {
+        record: wants_routes,
+        scores: config.trace_scores,
+        compute_trace: config.compute_trace,
+        ubatch_tokens: config.ubatch_tokens,
+        stop: Arc::clone(&options.stop),
+    };
+    let hook = Hook::new(info, store, hook_options);
     let params = ContextParams {
         ctx_tokens: config.ctx_tokens,
         batch_tokens: (tokens.len() as u32).max(config.ubatch_tokens),
@@ -170,6 +183,7 @@ fn run(
             cache_budget_bytes,
             event_room_bytes,
             direct_io,
+            io_engine,
             rss_bytes: rss().0,
         }),
     )?;
@@ -235,7 +249,7 @@ fn decode(
     let mut next = sample(context, prompt.len(), hashing, &mut totals.hash)?;
     let time_to_first_token_ns = options.started.elapsed().as_nanos() as u64;
     let cost = meter.read(context);
-    emit_routes(context, sinks)?;
+    emit_traces(context, options.started, sinks)?;
     let ubatches = context.hook().ubatches();
     emit(
         sinks,
@@ -261,13 +275,15 @@ fn decode(
         }
         context.decode(&[token], position, hashing)?;
         next = sample(context, 1, hashing, &mut totals.hash)?;
-        emit_routes(context, sinks)?;
+        emit_traces(context, options.started, sinks)?;
         let cost = meter.read(context);
         totals.tokens = step;
         totals.decode_ns += cost.wall_ns;
-        let (hit_rate, cache_resident_bytes) = context.hook().store().map_or((f64::NAN, 0), |s| {
-            (s.counts().hit_rate().unwrap_or(f64::NAN), s.resident_bytes())
-        });
+        let (hit_rate, cache_resident_bytes, cache_budget_bytes) =
+            context.hook().store().map_or((f64::NAN, 0, 0), |s| {
+                let hit_rate = s.counts().hit_rate().unwrap_or(f64::NAN);
+                (hit_rate, s.resident_bytes(), s.plan().budget_bytes)
+            });
         emit(
             sinks,
             &Record::Token(TokenRecord {
@@ -277,6 +293,7 @@ fn decode(
                 cost,
                 cumulative_hit_rate: hit_rate,
                 cache_resident_bytes,
+                cache_budget_bytes,
                 rss_bytes: rss().0,
             }),
         )?;
@@ -335,12 +352,17 @@ impl Meter {
             compute_ns,
             mgmt_ns: store.mgmt_ns,
             lane_busy_ns: store.lane_busy_ns,
+            io_active_ns: store.io_active_ns,
             other_ns: wall_ns.saturating_sub(store.io_wait_ns + compute_ns + store.mgmt_ns),
             expert_read_bytes: store.expert_read_bytes,
             device_read_bytes: store.device_read_bytes,
             reads: store.reads,
             hits: store.hits,
             misses: store.misses,
+            speculated: 0,
+            speculated_bytes: 0,
+            speculated_hits: 0,
+            speculated_wasted: 0,
             major_faults: counters.major_faults,
             cpu_ns: counters.cpu_ns,
         }
@@ -351,12 +373,19 @@ fn emit(sinks: &mut [&mut dyn RecordSink], record: &Record) -> Result<(), Engine
     sinks.iter_mut().try_for_each(|sink| sink.record(record))
 }
 
-fn emit_routes(
+fn emit_traces(
     context: &mut Context<'_>,
+    origin: Instant,
     sinks: &mut [&mut dyn RecordSink],
 ) -> Result<(), EngineError> {
     for record in context.hook().take_records() {
         emit(sinks, &Record::Route(record))?;
+    }
+    for record in context.hook().take_read_records(origin) {
+        emit(sinks, &Record::Read(record))?;
+    }
+    for record in context.hook().take_compute_records() {
+        emit(sinks, &Record::Compute(record))?;
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use bmoe_trace::{Mode, RunConfig};
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
 use crate::flash::file::SliceFiles;
-use crate::flash::lanes::{Lanes, MAX_LANES};
+use crate::flash::lanes::{LaneOptions, Lanes, MAX_LANES};
 use crate::flash::memory::MemoryPlan;
-use crate::flash::store::ExpertStore;
+use crate::flash::store::{ExpertStore, StoreOptions};
 use crate::llama::gguf::ModelInfo;
 
 /// Cores that this process may use: more threads than that make ggml's spinning barriers hundreds of
@@ -81,7 +81,7 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
 fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError> {
     let smallest = info.experts.top_k_bytes(config.n_expert_used);
     let budget = budget_bytes(config);
-    if config.cache_mib == 0 || budget >= smallest {
+    if !config.cache_mib.is_on() || budget >= smallest {
         return Ok(());
     }
     Err(EngineError::Config(format!(
@@ -95,7 +95,7 @@ fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError>
 }
 
 fn budget_bytes(config: &RunConfig) -> u64 {
-    config.cache_mib.saturating_mul(1 << 20)
+    config.cache_mib.mib().unwrap_or(0).saturating_mul(1 << 20)
 }
 
 /// The model's shape as records carry it.
@@ -134,12 +134,18 @@ impl Flash {
         let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
         let probe = info.experts.layers[0].tensors[0].offset;
         let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, probe)?;
-        let lanes = Lanes::new(files, config.io_threads, config.threads).map_err(out_of_memory)?;
+        let options = LaneOptions {
+            lanes: config.io_threads,
+            helpers: if config.overlap { 0 } else { config.threads },
+            slices: ExpertStore::slices(&info.experts),
+            record: config.io_trace,
+        };
+        let lanes = Lanes::new(files, options).map_err(out_of_memory)?;
         Ok(Self { plan, arena, lanes, direct_io })
     }
 
     /// The store.
-    pub(super) fn into_store(self, info: &ModelInfo, poison: bool) -> ExpertStore {
-        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, poison)
+    pub(super) fn into_store(self, info: &ModelInfo, options: StoreOptions) -> ExpertStore {
+        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, options)
     }
 }

@@ -72,7 +72,7 @@ impl RecordSink for TraceFile {
             }
         };
         writer.write(record).map_err(error)?;
-        if !matches!(record, Record::Route(_)) {
+        if !matches!(record, Record::Route(_) | Record::Read(_) | Record::Compute(_)) {
             writer.flush().map_err(error)?;
         }
         Ok(())
@@ -208,7 +208,13 @@ impl<W: Write> Lines<W> {
                 let line = Line::Done(self.totals.done(end));
                 self.line(&line)
             }
-            Record::Start(_) | Record::End(_) | Record::Route(_) => Ok(()),
+            Record::Start(_)
+            | Record::End(_)
+            | Record::Turn(_)
+            | Record::Route(_)
+            | Record::Read(_)
+            | Record::Compute(_)
+            | Record::Budget(_) => Ok(()),
         }
     }
 

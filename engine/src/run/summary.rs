@@ -26,7 +26,12 @@ impl Totals {
                 self.sum += &token.cost;
                 self.last = Some(token.clone());
             }
-            Record::Route(_) | Record::End(_) => {}
+            Record::Turn(_)
+            | Record::Route(_)
+            | Record::Read(_)
+            | Record::Compute(_)
+            | Record::Budget(_)
+            | Record::End(_) => {}
         }
     }
 

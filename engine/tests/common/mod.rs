@@ -107,6 +107,7 @@ pub fn config(model: &Path, mode: Mode) -> RunConfig {
         threads: 1,
         ctx_tokens: 256,
         hash_logits: true,
+        force_cache: true,
         ..RunConfig::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{out_of_order, preamble_value};
-use crate::config::{Mode, RunConfig};
+use crate::config::{CacheBudget, Mode, RunConfig};
 use crate::record::{
     Cost, DirectIo, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart, TokenRecord,
 };
@@ -52,7 +52,11 @@ impl<W: Write> MetricsCsv<W> {
                 self.load = Some(load.clone());
                 self.put(&preamble)
             }
-            Record::Route(_) => Ok(()),
+            Record::Turn(_)
+            | Record::Route(_)
+            | Record::Read(_)
+            | Record::Compute(_)
+            | Record::Budget(_) => Ok(()),
             Record::Prefill(prefill) => {
                 self.prefill = Some(prefill.clone());
                 Ok(())
@@ -96,8 +100,8 @@ impl<W: Write> MetricsCsv<W> {
             "# bmoe_metrics v1\n\
              # model={model_file} arch={arch} n_layer={n_layer} n_expert={n_expert} \
              n_expert_used={used} threads={threads} n_ctx={ctx}\n\
-             # moe_stream={moe_stream} cache_mb={cache_mb} cache_auto=0 cache_ceil_mb=0 force_cache=0 \
-             io_threads={lanes} o_direct={o_direct} overlap=0 prefetch=0 dense_weights={dense}\n\
+             # moe_stream={moe_stream} cache_mb={cache_mb} cache_auto={auto} cache_ceil_mb={ceil} force_cache={force} \
+             io_threads={lanes} o_direct={o_direct} overlap={overlap} prefetch={prefetch} dense_weights={dense}\n\
              # mode={mode} engine=bmoe-engine-{engine} llama_cpp={llama} run_id={run_id} \
              n_ubatch={n_ubatch} event_room_mib={event_room:.1}\n\
              {HEADER}\n",
@@ -109,10 +113,19 @@ impl<W: Write> MetricsCsv<W> {
             threads = config.threads,
             ctx = config.ctx_tokens,
             moe_stream = u8::from(stream),
-            cache_mb = if stream { config.cache_mib } else { 0 },
+            cache_mb = if stream { load.cache_budget_bytes >> 20 } else { 0 },
+            auto = u8::from(stream && config.cache_mib == CacheBudget::Auto),
+            ceil = config.cache_ceil_mib,
+            force = u8::from(config.force_cache),
+            overlap = u8::from(stream && config.overlap),
+            prefetch = config.prefetch_layers,
             lanes = if stream { config.io_threads } else { 0 },
             o_direct = u8::from(load.direct_io == DirectIo::Used),
-            dense = if config.mode == Mode::Mmap { "mmap" } else { "anon" },
+            dense = match config.mode {
+                Mode::Mmap => "mmap",
+                Mode::Resident => "anon",
+                Mode::Stream => config.dense_weights.as_str(),
+            },
             mode = config.mode,
             engine = preamble_value(engine_version),
             llama = preamble_value(llama_version),
@@ -129,7 +142,7 @@ impl<W: Write> MetricsCsv<W> {
         let time = |ns| if reads_experts { ms(ns) } else { -1.0 };
         let count = |n: u64| if reads_experts { n.to_string() } else { "-1".to_owned() };
         let cost = &token.cost;
-        let budget = self.budget_bytes();
+        let budget = token.cache_budget_bytes;
         // Reads are serial with computation, so the published `io_ms` is the blocked time and
         // `stall_ms`, which exists only under overlap, is 0 in the published files too.
         Ok(format!(
@@ -228,7 +241,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::record::{LayerShape, ModelShape};
+    use crate::record::{IoEngineUsed, LayerShape, ModelShape};
 
     fn start() -> Record {
         Record::Start(Box::new(RunStart {
@@ -238,7 +251,7 @@ mod tests {
             llama_version: "0.1.161".into(),
             config: RunConfig {
                 model: "models/my model.gguf".into(),
-                cache_mib: 8,
+                cache_mib: CacheBudget::Mib(8),
                 n_predict: 2,
                 threads: 2,
                 ..RunConfig::default()
@@ -266,6 +279,7 @@ mod tests {
             cache_budget_bytes: 8 << 20,
             event_room_bytes: 4 << 20,
             direct_io,
+            io_engine: IoEngineUsed::Pread,
             rss_bytes: 30 << 20,
         })
     }
@@ -281,17 +295,23 @@ mod tests {
                 compute_ns: 55_000_000,
                 mgmt_ns: 1_000_000,
                 lane_busy_ns: 90_000_000,
+                io_active_ns: 50_000_000,
                 other_ns: 4_000_000,
                 expert_read_bytes: 3 << 20,
                 device_read_bytes: (3 << 20) + 8192,
                 reads: 2,
                 hits: 2,
                 misses: 2,
+                speculated: 0,
+                speculated_bytes: 0,
+                speculated_hits: 0,
+                speculated_wasted: 0,
                 major_faults: 1,
                 cpu_ns: 110_000_000,
             },
             cumulative_hit_rate: 0.5,
             cache_resident_bytes: 7 << 20,
+            cache_budget_bytes: 8 << 20,
             rss_bytes: 50 << 20,
         })
     }

@@ -55,7 +55,11 @@ impl<W: Write> RouteCsv<W> {
                 })?;
                 self.out.write_all(self.rows.as_bytes())
             }
-            Record::Load(_) => Ok(()),
+            Record::Load(_)
+            | Record::Turn(_)
+            | Record::Read(_)
+            | Record::Compute(_)
+            | Record::Budget(_) => Ok(()),
             Record::Prefill(_) | Record::Token(_) | Record::End(_) => self.out.flush(),
         }
     }
@@ -168,6 +172,8 @@ mod tests {
             // Not in the order of the rows, which must not matter.
             distinct: vec![1, 3, 7],
             residency: vec![Residency::PrefetchHit, Residency::Hit, Residency::Miss],
+            scored: Vec::new(),
+            scores: Vec::new(),
             read_bytes: vec![0, 0, 640],
         }
     }
