@@ -15,7 +15,7 @@ use bmoe_engine::llama::gguf::ModelInfo;
 use bmoe_engine::llama::log;
 use bmoe_engine::llama::model::Model;
 use bmoe_synth::{Arch, Shape, WeightType};
-use bmoe_trace::{Mode, RunConfig};
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 /// Budgets to stream with, in MiB: none, one token's experts of all layers, everything.
 fn budgets_mib(info: &ModelInfo) -> [u64; 3] {
@@ -43,7 +43,12 @@ fn gate(name: &str, model: &Path, base: &RunConfig) {
     let least = info.experts.layers.len() * info.n_expert_used as usize * 2;
     assert!(routed.len() >= least, "{name}: routes to {} experts only", routed.len());
     for cache_mib in budgets_mib(&info) {
-        let config = RunConfig { mode: Mode::Stream, cache_mib, io_threads: 2, ..base.clone() };
+        let config = RunConfig {
+            mode: Mode::Stream,
+            cache_mib: CacheBudget::Mib(cache_mib),
+            io_threads: 2,
+            ..base.clone()
+        };
         let gate = format!(
             "{name}, {} threads, prompt {} tokens, cache {cache_mib} MiB",
             base.threads,

@@ -251,10 +251,7 @@ impl Shape {
     pub fn builtin(name: &str) -> Result<Self> {
         match builtin_toml(name) {
             Some(text) => Self::from_toml_str(text, name),
-            None => Err(SynthError::UnknownShape {
-                name: name.to_owned(),
-                known: builtin_names().collect::<Vec<_>>().join(", "),
-            }),
+            None => Err(SynthError::UnknownShape { name: name.to_owned(), known: known_names() }),
         }
     }
 
@@ -304,6 +301,12 @@ impl Shape {
         self.validate()?;
         Ok(self)
     }
+}
+
+/// The built-in shapes in words: one tiny one stands for all of them.
+fn known_names() -> String {
+    let (tiny, others): (Vec<_>, Vec<_>) = builtin_names().partition(|n| n.starts_with("tiny-"));
+    format!("{} and tiny ones such as {}", others.join(", "), tiny[0])
 }
 
 #[cfg(test)]
