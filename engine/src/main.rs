@@ -18,7 +18,10 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let cli::Command::Generate(args) = cli::Cli::parse().command;
+    let args = match cli::Cli::parse().command {
+        cli::Command::Generate(args) => args,
+        cli::Command::Archs(args) => return print(&args.text()),
+    };
     match run(&args, started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -31,6 +34,12 @@ fn main() -> ExitCode {
             ExitCode::from(e.exit_code())
         }
     }
+}
+
+/// Prints a text; a reader that went away is no error.
+fn print(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }
 
 fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {

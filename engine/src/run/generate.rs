@@ -73,6 +73,9 @@ pub fn generate(
     let info = ModelInfo::read(&config.model)?;
     if config.mode == Mode::Stream {
         info.check_streamable()?;
+        if let Some(warning) = crate::arch::warning(&info.arch) {
+            let _ = writeln!(std::io::stderr(), "warning: {warning}");
+        }
     }
     let config = resolve(config, &info)?;
     if config.threads > super::default_threads() {
