@@ -53,7 +53,7 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
         sinks.push(Box::new(RouteFile::new(path)));
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
-    let options = RunOptions { started, verbose: args.verbose, poison: false, stop };
+    let options = RunOptions { started, verbose: args.verbose, stop, ..RunOptions::default() };
     generate(&config, &options, &mut sinks)?;
     Ok(())
 }
