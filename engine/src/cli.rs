@@ -8,6 +8,7 @@ use bmoe_trace::RunConfig;
 use bmoe_trace::config::{ComputeTrace, DenseWeights, Mode};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
+use crate::cmd::iobench::IoBench;
 use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
 
 /// The engine's version and that of the llama.cpp inside it.
@@ -26,6 +27,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Load a model, compute a prompt, generate tokens greedily and measure every step.
     Generate(Generate),
+    /// Measure what the disk can do with the engine's own reads.
+    Iobench(IoBench),
 }
 
 #[derive(Debug, Args)]

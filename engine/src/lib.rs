@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod flash;
+pub mod iobench;
 pub mod llama;
 pub mod run;
 

@@ -6,6 +6,7 @@
 //! `uring` (reads into it), and to those who hand frames of the one to the other ([`store`], [`bench`]).
 
 pub mod arena;
+pub mod bench;
 pub mod fault;
 pub mod file;
 pub mod lanes;

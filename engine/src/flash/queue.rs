@@ -72,10 +72,10 @@ pub struct ReadStats {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("reading {bytes} bytes at offset {offset} of {} failed: {message}", path.display())]
 pub struct ReadError {
-    pub(super) path: PathBuf,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) message: String,
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) message: String,
 }
 
 /// One finished read, when reads are recorded.
