@@ -111,6 +111,7 @@ impl ReadLoop {
                 frame: self.arena.at(at as u64 * self.frame_bytes),
                 slice: at as u32,
                 purpose: ReadPurpose::Demand,
+                ubatch: 0,
             };
             // SAFETY: the frame is aligned like the arena, long enough for any window of the piece, and
             // nothing else uses it: its last read is over, and `landed` borrows the loop.

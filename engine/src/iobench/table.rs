@@ -223,7 +223,16 @@ mod tests {
         ];
         let reason = "io_uring_setup: Operation not permitted".to_owned();
         let report = Report::new(&options.source, DirectIo::Used, Some(reason), &options, rows);
-        insta::assert_snapshot!(report.table(), @"");
+        insta::assert_snapshot!(report.table(), @r"
+        expert slices of models/m.gguf; O_DIRECT used; 3 repeats in 2 s each row
+        io_uring not available: io_uring_setup: Operation not permitted
+             KiB  lanes  engine  MiB/s median        p5       p95    ms p50    ms p99    reads
+           864.0      1  pread            800       620       818      2.00      2.97        4
+           864.0      4  pread           1600      1420      1780      4.50      5.97        4
+          1056.0      4  pread           1800      1800      1800      2.50      3.97        2
+        best of 864.0 KiB: --io-ceiling 1600 (4 lanes, pread)
+        best of 1056.0 KiB: --io-ceiling 1800 (4 lanes, pread)
+        ");
     }
 
     #[test]
