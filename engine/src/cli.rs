@@ -8,6 +8,7 @@ use bmoe_trace::RunConfig;
 use bmoe_trace::config::{ComputeTrace, DenseWeights, Mode};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
+use crate::cmd::iobench::IoBench;
 use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
 
 /// The engine's version and that of the llama.cpp inside it.
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Generate(Generate),
     /// List the architectures that are known, and what was verified of each.
     Archs(Archs),
+    /// Measure what the disk can do with the engine's own reads.
+    Iobench(IoBench),
 }
 
 #[derive(Debug, Args)]

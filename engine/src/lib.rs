@@ -4,6 +4,7 @@
 pub mod arch;
 pub mod error;
 pub mod flash;
+pub mod iobench;
 pub mod llama;
 pub mod run;
 

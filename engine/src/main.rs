@@ -1,6 +1,7 @@
 //! The engine as a program: what the harness starts, here or on a device.
 
 mod cli;
+mod cmd;
 mod options;
 
 use std::io::Write;
@@ -18,14 +19,16 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let args = match cli::Cli::parse().command {
-        cli::Command::Generate(args) => args,
+    let command = cli::Cli::parse().command;
+    let (result, progress) = match &command {
+        cli::Command::Generate(args) => (run(args, started), args.progress),
         cli::Command::Archs(args) => return print(&args.text()),
+        cli::Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
     };
-    match run(&args, started) {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            if args.progress {
+            if progress {
                 let line = Line::Error(ErrorLine { fatal: true, msg: e.to_string() });
                 // Standard output may be what failed; the line below says it all the same.
                 let _ = writeln!(std::io::stdout(), "{line}");
@@ -42,14 +45,20 @@ fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
-    let config = args.run_config()?;
-    args.check_outputs()?;
+/// Holds the number of the signal that asks the program to stop, 0 while there is none.
+fn stop_on_signals() -> Result<Arc<AtomicUsize>, EngineError> {
     let stop = Arc::new(AtomicUsize::new(0));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)
             .map_err(|e| EngineError::Config(format!("cannot listen for signals: {e}")))?;
     }
+    Ok(stop)
+}
+
+fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
+    let config = args.run_config()?;
+    args.check_outputs()?;
+    let stop = stop_on_signals()?;
     let mut sinks: Vec<Box<dyn RecordSink>> =
         vec![Box::new(Lines::new(std::io::stdout(), args.progress))];
     if let Some(path) = &args.trace {
@@ -62,7 +71,7 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
         sinks.push(Box::new(RouteFile::new(path)));
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
-    let options = RunOptions { started, verbose: args.verbose, poison: false, stop };
+    let options = RunOptions { started, verbose: args.verbose, stop, ..RunOptions::default() };
     generate(&config, &options, &mut sinks)?;
     Ok(())
 }

@@ -11,7 +11,9 @@ use bmoe_engine::flash::file::SliceFiles;
 use bmoe_engine::flash::lanes::{LaneOptions, Lanes};
 use bmoe_engine::flash::layout::{ExpertLayout, ExpertTensor, LayerLayout, Projection};
 use bmoe_engine::flash::memory::MemoryPlan;
+use bmoe_engine::flash::probe::probes;
 use bmoe_engine::flash::store::{ExpertStore, StoreOptions};
+use bmoe_trace::config::IoEngine;
 use proptest::prelude::*;
 
 const N_EXPERT: u32 = 7;
@@ -59,6 +61,7 @@ proptest! {
         direct in any::<bool>(),
         overlap in any::<bool>(),
         policy in prop::sample::select(PolicyKind::ALL.to_vec()),
+        uring in any::<bool>(),
         order in Just(vec![0usize, 1, 2]).prop_shuffle(),
         events in prop::collection::vec(prop::collection::vec(0u16..N_EXPERT as u16, 1..12), 1..25),
     ) {
@@ -67,10 +70,11 @@ proptest! {
         let layout = layout(dir.path(), &sizes, gap);
         let budget = layout.total_bytes() * budget_share / 100;
         let plan = MemoryPlan::new(&layout, budget, 2);
-        let (files, _) = SliceFiles::open(&layout.files, direct, 0).unwrap();
+        let (files, _) = SliceFiles::open(&layout.files, direct, &probes(&layout)).unwrap();
         let options = LaneOptions {
             lanes: 3,
             helpers: if overlap { 0 } else { 1 },
+            engine: if uring { IoEngine::Uring } else { IoEngine::Pread },
             slices: ExpertStore::slices(&layout),
             record: false,
         };

@@ -17,6 +17,7 @@ use super::process::{Counters, bytes_read, rss};
 use super::sinks::RecordSink;
 use super::text::TextStream;
 use crate::error::EngineError;
+use crate::flash::fault::Faults;
 use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
@@ -33,6 +34,8 @@ pub struct RunOptions {
     pub verbose: bool,
     /// Overwrite freed memory of experts, so that a stale read can't pass by luck (for tests).
     pub poison: bool,
+    /// Faults on the way to the experts (for tests).
+    pub faults: Faults,
     /// Set to a signal's number to stop the run.
     pub stop: Arc<AtomicUsize>,
 }
@@ -43,6 +46,7 @@ impl Default for RunOptions {
             started: Instant::now(),
             verbose: false,
             poison: false,
+            faults: Faults::default(),
             stop: Arc::new(AtomicUsize::new(0)),
         }
     }
@@ -135,13 +139,10 @@ fn run(
     emit(sinks, &Record::Start(Box::new(start)))?;
 
     let flash = match config.mode {
-        Mode::Stream => Some(Flash::open(config, info)?),
+        Mode::Stream => Some(Flash::open(config, info, &options.faults)?),
         Mode::Mmap | Mode::Resident => None,
     };
-    let io_engine = match config.mode {
-        Mode::Stream => IoEngineUsed::Pread,
-        Mode::Mmap | Mode::Resident => IoEngineUsed::NotApplicable,
-    };
+    let io_engine = flash.as_ref().map_or(IoEngineUsed::NotApplicable, Flash::io_engine);
     let direct_io = flash.as_ref().map_or(DirectIo::NotApplicable, |f| f.direct_io.clone());
     let read_before = bytes_read();
     let stop = Arc::clone(&options.stop);
