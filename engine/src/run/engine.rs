@@ -21,7 +21,7 @@ use super::session::Session;
 use super::sinks::{Event, RecordSink};
 use super::transcript::Transcript;
 use super::turn::{Prompt, TurnInput};
-use crate::chat::{ChatTemplate, Message, Splitter, ThinkControl};
+use crate::chat::{ChatTemplate, Message, Rendered, Splitter, ThinkControl};
 use crate::error::{CANCEL, EngineError};
 use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
@@ -235,7 +235,8 @@ impl<'s> Engine<'s> {
                 let rendered = template
                     .render(messages, request.think)
                     .map_err(|e| EngineError::Request(e.to_string()))?;
-                Ok((Prompt::Whole(rendered.text), rendered.splitter))
+                let Rendered { text, conversation_bytes, splitter } = rendered;
+                Ok((Prompt::Whole { text, conversation_bytes }, splitter))
             }
         }
     }
