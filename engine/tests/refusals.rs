@@ -135,6 +135,19 @@ fn settings_that_do_not_fit() {
         &["--cache-mb 1 is too small", "MiB", "or 0 for no cache"],
     );
 
+    // One layer's experts fit, one token's don't.
+    let info = bmoe_engine::llama::gguf::ModelInfo::read(large.as_ref()).unwrap();
+    let layer = info.experts.top_k_bytes(info.n_expert_used).div_ceil(1 << 20).to_string();
+    let demand = info.experts.token_demand_bytes(info.n_expert_used).div_ceil(1 << 20);
+    self::refused(
+        &["-m", &large, "-p", "a", "--cache-mb", &layer],
+        3,
+        &["one token's experts", &format!("give --cache-mb {demand}"), "--force-cache"],
+    );
+    let forced =
+        engine(&["-m", &large, "-p", "a", "-n", "1", "--cache-mb", &layer, "--force-cache"]);
+    assert_eq!(forced.status.code(), Some(0));
+
     let run = folder.path().join("run.toml");
     std::fs::write(&run, "cache_mb = 4\n").unwrap();
     let run = run.display().to_string();

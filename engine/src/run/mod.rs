@@ -1,5 +1,6 @@
 //! One run: load, prefill, decode, and the records of it.
 
+mod budget;
 mod generate;
 mod prepare;
 mod process;

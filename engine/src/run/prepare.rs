@@ -3,6 +3,7 @@
 use bmoe_trace::record::{DirectIo, LayerShape, ModelShape};
 use bmoe_trace::{Mode, RunConfig};
 
+use super::budget;
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
 use crate::flash::file::SliceFiles;
@@ -72,30 +73,9 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
                 resolved.io_threads
             ));
         }
-        check_budget(&resolved, info)?;
+        budget::check(&resolved, &info.experts)?;
     }
     Ok(resolved)
-}
-
-/// A cache that can't hold one token's experts of one layer could never be used.
-fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError> {
-    let smallest = info.experts.top_k_bytes(config.n_expert_used);
-    let budget = budget_bytes(config);
-    if !config.cache_mib.is_on() || budget >= smallest {
-        return Ok(());
-    }
-    Err(EngineError::Config(format!(
-        "--cache-mb {} is too small: one token's {} experts of the largest layer take {:.1} MiB; \
-         give --cache-mb {} or more, or 0 for no cache",
-        config.cache_mib,
-        config.n_expert_used,
-        smallest as f64 / f64::from(1 << 20),
-        smallest.div_ceil(1 << 20)
-    )))
-}
-
-fn budget_bytes(config: &RunConfig) -> u64 {
-    config.cache_mib.mib().unwrap_or(0).saturating_mul(1 << 20)
 }
 
 /// The model's shape as records carry it.
@@ -129,7 +109,8 @@ impl Flash {
     /// # Errors
     /// No memory, or a file can't be opened.
     pub(super) fn open(config: &RunConfig, info: &ModelInfo) -> Result<Self, EngineError> {
-        let plan = MemoryPlan::new(&info.experts, budget_bytes(config), config.n_expert_used);
+        let plan =
+            MemoryPlan::new(&info.experts, budget::fixed_bytes(config), config.n_expert_used);
         let out_of_memory = |source| EngineError::Memory { mib: plan.total_bytes() >> 20, source };
         let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
         let probe = info.experts.layers[0].tensors[0].offset;
