@@ -87,7 +87,7 @@ proptest! {
             let layer = i % layout.layers.len();
             let outcome = cache.event(layer, experts).clone();
             expected_bytes += outcome.misses.len() as u64 * layout.layers[layer].expert_bytes();
-            store.begin(layer, experts).unwrap();
+            store.begin(i as u32, layer, experts).unwrap();
             let mut distinct = experts.clone();
             distinct.sort_unstable();
             distinct.dedup();

@@ -202,6 +202,7 @@ mod tests {
                 frame: arena.at(i as u64 * 16384),
                 slice: i as u32,
                 purpose: ReadPurpose::Demand,
+                ubatch: 0,
             })
             .collect();
         // SAFETY: frames are 16 KiB apart and no window is longer than 12 KiB.
@@ -269,6 +270,7 @@ mod tests {
                         frame: arena.at(i * 4096),
                         slice: i as u32,
                         purpose: ReadPurpose::Demand,
+                        ubatch: 0,
                     })
                     .collect();
                 // SAFETY: frames of one page each.

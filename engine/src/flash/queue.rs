@@ -27,6 +27,8 @@ pub struct SliceRead {
     pub slice: u32,
     /// Why it is read. [`ReadPurpose::Demand`] goes before everything else.
     pub purpose: ReadPurpose,
+    /// Micro-batch that was running when it was asked for.
+    pub ubatch: u32,
 }
 
 // SAFETY: the pointer is to a frame of the arena that belongs to this read alone until it is done.

@@ -15,16 +15,19 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use bmoe_trace::record::{Phase, RouteRecord};
+use bmoe_trace::config::ComputeTrace;
+use bmoe_trace::record::{ComputeRecord, Phase, ReadRecord, RouteRecord};
 
+use super::clock::Clock;
 use super::fetch::{self, FetchOp};
 use super::gguf::ModelInfo;
 use super::kernel::{Kernel, tiled_forced};
 use super::matmul::{self, MatmulOp};
 use super::model::Model;
+use super::nodes::NodeTrace;
 use super::shared::{Batch, Main, Shared, Worker};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
@@ -42,17 +45,26 @@ pub struct Hook {
     threads: usize,
 }
 
+/// What a hook is asked to do beside making experts resident.
+#[derive(Debug, Clone, Default)]
+pub struct HookOptions {
+    /// Route records are wanted.
+    pub record: bool,
+    /// So many of the router's best experts of every token are recorded with their scores.
+    pub scores: u32,
+    /// What is measured inside the graph.
+    pub compute_trace: ComputeTrace,
+    /// Largest micro-batch.
+    pub ubatch_tokens: u32,
+    /// Holds the number of the signal that asks the run to stop, 0 while there is none.
+    pub stop: Arc<AtomicUsize>,
+}
+
 impl Hook {
-    /// A hook for a model. `store` is there in `stream` mode. `stop` holds the number of the signal
-    /// that asks the run to stop, 0 while there is none.
+    /// A hook for a model. `store` is there in `stream` mode.
     #[must_use]
-    pub fn new(
-        info: &ModelInfo,
-        store: Option<ExpertStore>,
-        record: bool,
-        ubatch_tokens: u32,
-        stop: Arc<AtomicUsize>,
-    ) -> Box<Self> {
+    pub fn new(info: &ModelInfo, store: Option<ExpertStore>, options: HookOptions) -> Box<Self> {
+        let HookOptions { record, scores, compute_trace, ubatch_tokens, stop } = options;
         let layers = info.experts.layers.len();
         let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
         let overlap = store.as_ref().is_some_and(ExpertStore::overlaps);
@@ -76,8 +88,9 @@ impl Hook {
                 last_layer: 0,
             },
             failure: None,
-            handed_over: Instant::now(),
-            compute_ns: 0,
+            clock: Clock::new(layers, compute_trace == ComputeTrace::Layers),
+            scores: scores as usize,
+            nodes: (compute_trace == ComputeTrace::Nodes).then(NodeTrace::new),
         };
         Box::new(Self {
             shared: Box::new(Shared {
@@ -87,7 +100,6 @@ impl Hook {
                 lanes,
                 overlap,
                 read_failed: AtomicBool::new(false),
-                stall_ns: AtomicU64::new(0),
                 turns: AtomicUsize::new(0),
                 activations: Activations::new(),
                 event_ready: AtomicBool::new(false),
@@ -152,11 +164,13 @@ impl Hook {
 
     /// What the store did, and how long llama.cpp computed, since the last call.
     pub fn take_costs(&mut self) -> (crate::flash::store::StoreStats, u64) {
-        let stall_ns = self.shared.stall_ns.swap(0, Ordering::Relaxed) / self.threads as u64;
+        let workers = self.shared.workers.iter_mut();
+        let stalls: u64 = workers.map(|w| std::mem::take(&mut w.get_mut().stall_ns)).sum();
+        let stall_ns = stalls / self.threads as u64;
         let main = self.main();
         let mut stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
         stats.io_wait_ns += stall_ns;
-        (stats, std::mem::take(&mut main.compute_ns).saturating_sub(stall_ns))
+        (stats, main.clock.take_compute_ns().saturating_sub(stall_ns))
     }
 
     /// The store, in `stream` mode.
@@ -167,6 +181,23 @@ impl Hook {
     /// Route records since the last call.
     pub fn take_records(&mut self) -> Vec<RouteRecord> {
         std::mem::take(&mut self.main().records)
+    }
+
+    /// Records of computing since the last call, when they are wanted.
+    pub fn take_compute_records(&mut self) -> Vec<ComputeRecord> {
+        let mut layers: Vec<(usize, u32)> = self.layer_of.iter().map(|(m, l)| (*l, *m)).collect();
+        layers.sort_unstable();
+        let layers: Vec<u32> = layers.into_iter().map(|(_, model)| model).collect();
+        let main = self.main();
+        let mut records =
+            main.clock.take_records(main.batch.ubatches_before.saturating_sub(1), &layers);
+        records.extend(main.nodes.iter_mut().flat_map(NodeTrace::take));
+        records
+    }
+
+    /// Records of reads since the last call, when lanes keep them; times count from `origin`.
+    pub fn take_read_records(&mut self, origin: Instant) -> Vec<ReadRecord> {
+        self.main().store.as_mut().map(|s| s.take_reads(origin)).unwrap_or_default()
     }
 
     /// Micro-batches so far.
@@ -184,12 +215,15 @@ impl Hook {
         main.batch.tokens = tokens;
         main.batch.first_position = first_position;
         main.batch.ubatch = None;
-        main.handed_over = Instant::now();
+        main.clock.start();
+        if let Some(nodes) = &mut main.nodes {
+            nodes.start();
+        }
     }
 
     pub(super) fn end_batch(&mut self) {
         let main = self.main();
-        main.compute_ns += main.handed_over.elapsed().as_nanos() as u64;
+        main.clock.end();
         main.batch.ubatches_before += main.batch.tokens.div_ceil(main.batch.ubatch_tokens);
         main.records.extend(main.pending.take());
     }
@@ -329,7 +363,8 @@ fn replace(node: &mut sys::ggml_tensor, op: CustomOp, data: *mut c_void, threads
     }
 }
 
-/// `cb_eval`: sees every node before the graph runs; never asks for a result, so nothing is split.
+/// `cb_eval`: sees every node before the graph runs. It asks for no result, so nothing is split, unless
+/// nodes are to be timed.
 pub(super) unsafe extern "C" fn on_node(
     node: *mut sys::ggml_tensor,
     ask: bool,
@@ -338,8 +373,19 @@ pub(super) unsafe extern "C" fn on_node(
     if ask {
         // SAFETY: `data` is the context's hook; llama.cpp passes a node of its graph and calls from the
         // thread that decodes.
-        unsafe { (*data.cast_const().cast::<Hook>()).visit(node) };
-        return false;
+        unsafe {
+            let hook = &*data.cast_const().cast::<Hook>();
+            hook.visit(node);
+            return hook.shared.main().nodes.is_some();
+        }
+    }
+    // SAFETY: as above; the node was computed, and nothing else is at the moment.
+    unsafe {
+        let main = (*data.cast_const().cast::<Hook>()).shared.main();
+        let ubatch = main.batch.number();
+        if let Some(nodes) = &mut main.nodes {
+            nodes.done(&*node, ubatch);
+        }
     }
     true
 }

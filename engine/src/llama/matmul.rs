@@ -2,10 +2,9 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use super::fetch::finish_record;
 use super::kernel::{Kernel, TILED_ROWS};
+use super::routes::finish_record;
 use super::shared::Shared;
 use super::sys;
 use super::work::{Item, Row, Work};
@@ -59,9 +58,14 @@ pub(super) unsafe extern "C" fn matmul(
     let source = std::ptr::from_ref(input).addr() | (op.kernel.activation_type as usize) << 56;
     let convert =
         !op.kernel.takes_f32() && shared.activations.source.load(Ordering::Relaxed) != source;
+    let mut stalled_before = 0;
     if thread == 0 {
         // SAFETY: thread 0; the others don't look at the work before the barrier.
-        unsafe { start_round(op, shared) };
+        unsafe {
+            shared.main().clock.dense(op.layer);
+            stalled_before = shared.worker(0).stall_ns;
+            start_round(op, shared);
+        }
         shared.end_turn();
     }
     if convert {
@@ -82,7 +86,8 @@ pub(super) unsafe extern "C" fn matmul(
         loop {
             let i = shared.next_item.fetch_add(1, Ordering::Relaxed);
             let Some(item) = work.items.get(i) else { break };
-            if item.pending.is_some_and(|slice| !shared.await_slice(slice)) {
+            // SAFETY: each thread passes its own number, and nothing of the worker is in use.
+            if item.pending.is_some_and(|slice| !unsafe { shared.await_slice(slice, thread) }) {
                 // The graph is stopped behind this node; the barriers must be passed all the same.
                 continue;
             }
@@ -91,8 +96,12 @@ pub(super) unsafe extern "C" fn matmul(
         }
         if work.last_round {
             // The others looked at it before the first barrier.
-            if thread == 0 && convert {
-                shared.activations.source.store(source, Ordering::Relaxed);
+            if thread == 0 {
+                if convert {
+                    shared.activations.source.store(source, Ordering::Relaxed);
+                }
+                // SAFETY: thread 0.
+                unsafe { end_rounds(op, shared, stalled_before) };
             }
             return;
         }
@@ -115,7 +124,7 @@ pub(super) unsafe extern "C" fn matmul(
 unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
     // SAFETY: the caller's promise.
     let (main, work) = unsafe { (shared.main(), shared.work_mut()) };
-    let start = Instant::now();
+    main.clock.experts(op.layer, 0);
     if main.pending.is_some() {
         // SAFETY: thread 0; the weights were computed before the experts.
         unsafe { finish_record(main, op.layer) };
@@ -149,9 +158,20 @@ unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
         }
     }
     // Getting a round ready is the store's time (it counts it); the rest of the operation is compute.
-    let in_store = start.elapsed();
-    main.handed_over += in_store;
+    main.clock.fetch(op.layer);
     shared.next_item.store(0, Ordering::Relaxed);
+}
+
+/// Counts the operation's time.
+///
+/// # Safety
+/// Thread 0.
+unsafe fn end_rounds(op: &MatmulOp, shared: &Shared, stalled_before: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let stall_ns = shared.worker(0).stall_ns - stalled_before;
+        shared.main().clock.experts(op.layer, stall_ns);
+    }
 }
 
 /// Converts this thread's share of the activation rows.

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "the one place where C and Rust meet")]
 
 mod abi;
+mod clock;
 pub mod context;
 mod expert_buffer;
 mod fetch;
@@ -19,6 +20,8 @@ mod kernel;
 pub mod log;
 mod matmul;
 pub mod model;
+mod nodes;
+mod routes;
 mod shared;
 mod work;
 

@@ -2,12 +2,14 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bmoe_trace::record::{Phase, RouteRecord};
 
+use super::clock::Clock;
 use super::kernel::StockProduct;
+use super::nodes::NodeTrace;
 use super::sys;
 use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
@@ -31,8 +33,6 @@ pub(super) struct Shared {
     pub(super) overlap: bool,
     /// A slice that a product waited for could not be read.
     pub(super) read_failed: AtomicBool,
-    /// Summed over the threads: time that products waited for slices.
-    pub(super) stall_ns: AtomicU64,
     /// Turns that thread 0 has finished, see [`Shared::await_turn`].
     pub(super) turns: AtomicUsize,
     pub(super) activations: Activations,
@@ -52,11 +52,13 @@ pub(super) struct Worker {
     pub(super) product: StockProduct,
     /// Turns that the thread has waited for.
     turns: usize,
+    /// Time that its products waited for slices, since it was last taken.
+    pub(super) stall_ns: u64,
 }
 
 impl Worker {
     pub(super) fn new() -> Self {
-        Self { product: StockProduct::new(), turns: 0 }
+        Self { product: StockProduct::new(), turns: 0, stall_ns: 0 }
     }
 }
 
@@ -79,9 +81,11 @@ pub(super) struct Main {
     pub(super) experts: Vec<u16>,
     pub(super) batch: Batch,
     pub(super) failure: Option<EngineError>,
-    /// When an operation of ours, or the batch's start, last handed over to llama.cpp.
-    pub(super) handed_over: Instant,
-    pub(super) compute_ns: u64,
+    pub(super) clock: Clock,
+    /// So many of the router's best experts are recorded with their scores.
+    pub(super) scores: usize,
+    /// Records of nodes, when they are wanted.
+    pub(super) nodes: Option<NodeTrace>,
 }
 
 /// Where in the run the graph is.
@@ -97,6 +101,13 @@ pub(super) struct Batch {
     pub(super) ubatch: Option<u32>,
     /// Layer of the last event.
     pub(super) last_layer: usize,
+}
+
+impl Batch {
+    /// The running micro-batch's number within the run.
+    pub(super) fn number(&self) -> u32 {
+        self.ubatches_before + self.ubatch.unwrap_or(0)
+    }
 }
 
 impl Shared {
@@ -131,8 +142,11 @@ impl Shared {
         unsafe { &mut *self.workers[thread].get() }
     }
 
-    /// Waits until a slice has landed; false when it could not be read. Any thread.
-    pub(super) fn await_slice(&self, slice: u32) -> bool {
+    /// Waits until a slice has landed; false when it could not be read.
+    ///
+    /// # Safety
+    /// Only graph thread `thread`, while nothing else uses its worker.
+    pub(super) unsafe fn await_slice(&self, slice: u32, thread: usize) -> bool {
         let Some(lanes) = &self.lanes else { return true };
         let queue = lanes.queue();
         match queue.state(slice) {
@@ -142,7 +156,8 @@ impl Shared {
         }
         let start = Instant::now();
         let landed = queue.wait_for(slice);
-        self.stall_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.worker(thread) }.stall_ns += start.elapsed().as_nanos() as u64;
         landed || self.fail_read()
     }
 

@@ -20,7 +20,7 @@ use crate::error::EngineError;
 use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
-use crate::llama::hook::Hook;
+use crate::llama::hook::{Hook, HookOptions};
 use crate::llama::model::Model;
 use crate::llama::{LLAMA_VERSION, log};
 
@@ -154,8 +154,14 @@ fn run(
     let store = flash.map(|f| f.into_store(info, store_options));
     let (cache_budget_bytes, event_room_bytes) =
         store.as_ref().map_or((0, 0), |s| (s.plan().budget_bytes, s.plan().event_room_bytes));
-    let hook =
-        Hook::new(info, store, wants_routes, config.ubatch_tokens, Arc::clone(&options.stop));
+    let hook_options = HookOptions {
+        record: wants_routes,
+        scores: config.trace_scores,
+        compute_trace: config.compute_trace,
+        ubatch_tokens: config.ubatch_tokens,
+        stop: Arc::clone(&options.stop),
+    };
+    let hook = Hook::new(info, store, hook_options);
     let params = ContextParams {
         ctx_tokens: config.ctx_tokens,
         batch_tokens: (tokens.len() as u32).max(config.ubatch_tokens),
@@ -240,7 +246,7 @@ fn decode(
     let mut next = sample(context, prompt.len(), hashing, &mut totals.hash)?;
     let time_to_first_token_ns = options.started.elapsed().as_nanos() as u64;
     let cost = meter.read(context);
-    emit_routes(context, sinks)?;
+    emit_traces(context, options.started, sinks)?;
     let ubatches = context.hook().ubatches();
     emit(
         sinks,
@@ -266,7 +272,7 @@ fn decode(
         }
         context.decode(&[token], position, hashing)?;
         next = sample(context, 1, hashing, &mut totals.hash)?;
-        emit_routes(context, sinks)?;
+        emit_traces(context, options.started, sinks)?;
         let cost = meter.read(context);
         totals.tokens = step;
         totals.decode_ns += cost.wall_ns;
@@ -364,12 +370,19 @@ fn emit(sinks: &mut [&mut dyn RecordSink], record: &Record) -> Result<(), Engine
     sinks.iter_mut().try_for_each(|sink| sink.record(record))
 }
 
-fn emit_routes(
+fn emit_traces(
     context: &mut Context<'_>,
+    origin: Instant,
     sinks: &mut [&mut dyn RecordSink],
 ) -> Result<(), EngineError> {
     for record in context.hook().take_records() {
         emit(sinks, &Record::Route(record))?;
+    }
+    for record in context.hook().take_read_records(origin) {
+        emit(sinks, &Record::Read(record))?;
+    }
+    for record in context.hook().take_compute_records() {
+        emit(sinks, &Record::Compute(record))?;
     }
     Ok(())
 }

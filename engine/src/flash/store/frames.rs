@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bmoe_cache::EntrySizes;
-use bmoe_trace::record::ReadPurpose;
+use bmoe_cache::{EntrySizes, Key};
+use bmoe_trace::record::{ReadPurpose, ReadRecord};
 
 use super::super::arena::Arena;
 use super::super::lanes::Lanes;
 use super::super::layout::{ExpertLayout, WINDOW_ALIGN};
 use super::super::memory::frame_sizes;
-use super::super::queue::{ReadError, SliceRead, SliceState};
+use super::super::queue::{CompletedRead, ReadError, SliceRead, SliceState};
 use super::super::regions::{FrameId, Move, Regions};
 
 /// One slice: an expert's part of one of its layer's tensors.
@@ -42,6 +42,8 @@ pub(super) struct Frames {
     /// Highest number of slice bytes in memory beyond `budget_bytes`.
     pub(super) peak_event_bytes: u64,
     pub(super) budget_bytes: u64,
+    /// Micro-batch that is running.
+    pub(super) ubatch: u32,
     /// Thread 0 was blocked on reads, since it was last taken.
     pub(super) blocked_ns: u64,
     poison: bool,
@@ -78,6 +80,7 @@ impl Frames {
             live_slice_bytes: 0,
             peak_event_bytes: 0,
             budget_bytes,
+            ubatch: 0,
             blocked_ns: 0,
             poison,
         }
@@ -99,6 +102,30 @@ impl Frames {
     /// Number under which the slice's frame and state are kept.
     pub(super) fn index(&self, slice: Slice) -> usize {
         self.sizes.key(slice.layer, slice.expert).index() * self.projections + slice.projection
+    }
+
+    /// The reads that were finished since the last call, when they are recorded; times count from `origin`.
+    pub(super) fn take_reads(&self, origin: Instant) -> Vec<ReadRecord> {
+        let completed = self.lanes.queue().take_completed();
+        completed.iter().map(|done| self.record(done, origin)).collect()
+    }
+
+    fn record(&self, done: &CompletedRead, origin: Instant) -> ReadRecord {
+        let index = done.read.slice as usize;
+        let key = Key((index / self.projections) as u32);
+        ReadRecord {
+            ubatch: done.read.ubatch,
+            layer: self.layout.layers[self.sizes.layer(key)].layer,
+            expert: self.sizes.expert(key),
+            projection: (index % self.projections) as u8,
+            lane: done.lane,
+            purpose: done.read.purpose,
+            wanted_bytes: done.read.bytes,
+            read_bytes: done.device_bytes,
+            queued_ns: done.queued.saturating_duration_since(origin).as_nanos() as u64,
+            wait_ns: done.wait.as_nanos() as u64,
+            service_ns: done.service.as_nanos() as u64,
+        }
     }
 
     /// Bytes of memory that are not taken.
@@ -174,6 +201,7 @@ impl Frames {
                 frame: self.arena.at(self.regions.offset(frame)),
                 slice: index as u32,
                 purpose,
+                ubatch: self.ubatch,
             });
         }
         self.batch.clear();

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bmoe_cache::{Cache, Lru};
-use bmoe_trace::record::ReadPurpose;
+use bmoe_trace::record::{ReadPurpose, ReadRecord};
 
 use self::frames::{Frames, Slice};
 use super::arena::Arena;
@@ -147,13 +147,14 @@ impl ExpertStore {
         self.order[layer] = order.to_vec();
     }
 
-    /// Starts the event of one layer and micro-batch: `experts` token-major in the router's order,
+    /// Starts the event of one layer and of micro-batch `ubatch` of the run: `experts` token-major in the router's order,
     /// duplicates included. The event before it must be over.
     ///
     /// # Errors
     /// A read failed. The store must not be used any more.
-    pub fn begin(&mut self, layer: usize, experts: &[u16]) -> Result<(), ReadError> {
+    pub fn begin(&mut self, ubatch: u32, layer: usize, experts: &[u16]) -> Result<(), ReadError> {
         let start = Instant::now();
+        self.frames.ubatch = ubatch;
         self.end_event();
 
         let outcome = self.cache.event(layer, experts);
@@ -269,6 +270,11 @@ impl ExpertStore {
             reads: reads.reads,
             ..std::mem::take(&mut self.stats)
         }
+    }
+
+    /// The reads that were finished since the last call, when lanes record them; times count from `origin`.
+    pub fn take_reads(&mut self, origin: Instant) -> Vec<ReadRecord> {
+        self.frames.take_reads(origin)
     }
 
     /// Totals of the cache.
