@@ -116,6 +116,7 @@ fn settings_that_do_not_fit() {
     refused(&["--io-threads", "0"], 3, &["--io-threads 0", "1 to 8"]);
     refused(&["--ctx", "10", "-n", "10"], 3, &["-n asks for 10", "holds 10", "--ctx"]);
     refused(&["--n-expert-used", "999"], 3, &["999", "experts"]);
+    refused(&["--mode", "mmap", "--dense-weights", "warm"], 3, &["--dense-weights warm", "stream"]);
     refused(&["--ubatch", "0"], 3, &["--ubatch"]);
     refused(&["--ctx", "1000000000"], 3, &["--ctx 1000000000", "context of 4096", "or less"]);
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use bmoe_trace::config::DenseWeights;
 use bmoe_trace::record::{
     Cost, DirectIo, IoEngineUsed, LoadRecord, Outcome, PrefillRecord, Record, RunEnd, RunStart,
     TokenRecord,
@@ -143,8 +144,9 @@ fn run(
     let read_before = bytes_read();
     let stop = Arc::clone(&options.stop);
     let cancelled = || stop.load(Ordering::Relaxed) != 0;
-    let model = Model::load(info, config.mode, config.n_expert_used, &cancelled)
-        .map_err(|e| EngineError::interrupted(stop.load(Ordering::Relaxed)).unwrap_or(e))?;
+    let model =
+        Model::load(info, config.mode, config.dense_weights, config.n_expert_used, &cancelled)
+            .map_err(|e| EngineError::interrupted(stop.load(Ordering::Relaxed)).unwrap_or(e))?;
     let read_bytes = read_before.zip(bytes_read()).map(|(before, after)| after - before);
 
     let tokens = model.tokenize(&config.prompt)?;
@@ -169,7 +171,7 @@ fn run(
         threads: config.threads,
     };
     let mut context = Context::new(&model, params, hook)?;
-    let (dense_read_bytes, expert_read_bytes) = loaded_bytes(config.mode, info, read_bytes);
+    let (dense_read_bytes, expert_read_bytes) = loaded_bytes(config, info, read_bytes);
     emit(
         sinks,
         &Record::Load(LoadRecord {
@@ -215,20 +217,18 @@ fn check_length(config: &RunConfig, tokens: &[i32]) -> Result<(), EngineError> {
 ///
 /// The kernel counts bytes, not tensors: what goes beyond the headers, the dense weights and the blocks
 /// that buffered reads round up to must have been experts.
-fn loaded_bytes(mode: Mode, info: &ModelInfo, read_bytes: Option<u64>) -> (u64, u64) {
-    match (mode, read_bytes) {
-        (Mode::Mmap, _) => (0, 0),
-        (_, None) => (info.dense_bytes, 0),
-        (_, Some(read)) => {
-            let explained = info.dense_bytes + info.header_bytes;
-            let beyond = read.saturating_sub(explained + info.stdio_slack_bytes());
-            if beyond == 0 {
-                (read, 0)
-            } else {
-                (read.min(explained), read.saturating_sub(explained))
-            }
-        }
-    }
+fn loaded_bytes(config: &RunConfig, info: &ModelInfo, read_bytes: Option<u64>) -> (u64, u64) {
+    let dense_bytes = match (config.mode, config.dense_weights) {
+        (Mode::Mmap, _) => return (0, 0),
+        (Mode::Stream, DenseWeights::Mmap) => 0,
+        _ => info.dense_bytes,
+    };
+    let Some(read) = read_bytes else { return (dense_bytes, 0) };
+    let explained = dense_bytes + info.header_bytes;
+    let beyond = read.saturating_sub(explained + info.stdio_slack_bytes());
+    let (dense_read, expert_read) =
+        if beyond == 0 { (read, 0) } else { (read.min(explained), read.saturating_sub(explained)) };
+    (if dense_bytes == 0 { 0 } else { dense_read }, expert_read)
 }
 
 fn decode(

@@ -1,5 +1,6 @@
 //! From a configuration to a model that is ready: checks, memory, files.
 
+use bmoe_trace::config::DenseWeights;
 use bmoe_trace::record::{DirectIo, LayerShape, ModelShape};
 use bmoe_trace::{Mode, RunConfig};
 
@@ -74,6 +75,11 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
             ));
         }
         budget::check(&resolved, &info.experts)?;
+    } else if resolved.dense_weights != DenseWeights::default() {
+        return refuse(format!(
+            "--dense-weights {} goes with --mode stream; --mode {} has all weights in one place",
+            resolved.dense_weights, resolved.mode
+        ));
     }
     Ok(resolved)
 }
