@@ -203,7 +203,7 @@ mod tests {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("weights");
         let page = rustix::param::page_size() as u64;
-        let content: Vec<u8> = (0..40 * page + 100).map(|i| (i * 31 >> 3) as u8).collect();
+        let content: Vec<u8> = (0..40 * page + 100).map(|i| ((i * 31) >> 3) as u8).collect();
         std::fs::write(&path, &content).unwrap();
         let piece = |from, to| Piece { file: 0, bytes: from..to };
         let pieces = [
