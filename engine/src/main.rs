@@ -23,7 +23,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             if args.progress {
-                let line = Line::Error(ErrorLine { fatal: true, msg: e.to_string() });
+                let line = Line::Error(ErrorLine {
+                    id: serde_json::Value::Null,
+                    fatal: true,
+                    msg: e.to_string(),
+                });
                 // Standard output may be what failed; the line below says it all the same.
                 let _ = writeln!(std::io::stdout(), "{line}");
             }

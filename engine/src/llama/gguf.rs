@@ -32,6 +32,8 @@ pub struct ModelInfo {
     pub dense: Vec<DenseTensor>,
     /// Bytes before the tensor data, all files together.
     pub header_bytes: u64,
+    /// `tokenizer.chat_template`: how a conversation is written for the model.
+    pub chat_template: Option<String>,
     /// The routed experts; no layers when there are none.
     pub experts: ExpertLayout,
 }
@@ -195,6 +197,7 @@ impl ModelInfo {
             dense_bytes: 0,
             dense: Vec::new(),
             header_bytes: 0,
+            chat_template: main.text(c"tokenizer.chat_template"),
             experts: ExpertLayout {
                 files: files.clone(),
                 n_expert: n_expert as u32,

@@ -2,6 +2,7 @@
 //!
 //! * [`gguf`]: what a model file says about itself, before anything is loaded.
 //! * [`model`], [`context`]: loading and decoding.
+//! * [`memory`], [`sampler`]: what a context remembers of its text; choosing tokens.
 //! * `hidden_buffer`: a buffer type that makes llama.cpp load everything but the experts; `dense`: the weights
 //!   that are mapped instead.
 //! * [`hook`]: replaces nodes of the compute graph while it runs; `fetch` and `matmul` are what runs in
@@ -21,9 +22,11 @@ pub mod hook;
 mod kernel;
 pub mod log;
 mod matmul;
+pub mod memory;
 pub mod model;
 mod nodes;
 mod routes;
+pub mod sampler;
 mod shared;
 mod work;
 

@@ -175,13 +175,56 @@ impl Model {
         unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), token) }
     }
 
-    /// The tokens of a prompt, with the special tokens that the model wants around it.
+    /// Whether a token is a mark for the model (`<|im_start|>`), not text.
+    #[must_use]
+    pub fn is_control(&self, token: i32) -> bool {
+        // SAFETY: the vocabulary is the model's.
+        unsafe { sys::llama_vocab_is_control(self.vocab.as_ptr(), token) }
+    }
+
+    /// Whether the model keeps a running state (recurrent or hybrid), from which single tokens can't be
+    /// taken away again.
+    #[must_use]
+    pub fn keeps_running_state(&self) -> bool {
+        // SAFETY: the model is loaded.
+        unsafe {
+            sys::llama_model_is_recurrent(self.model.as_ptr())
+                || sys::llama_model_is_hybrid(self.model.as_ptr())
+        }
+    }
+
+    /// Text of the token that begins every text; empty when there is none.
+    #[must_use]
+    pub fn bos_text(&self) -> String {
+        // SAFETY: the vocabulary is the model's.
+        self.name(unsafe { sys::llama_vocab_bos(self.vocab.as_ptr()) })
+    }
+
+    /// Text of the token that ends a text; empty when there is none.
+    #[must_use]
+    pub fn eos_text(&self) -> String {
+        // SAFETY: the vocabulary is the model's.
+        self.name(unsafe { sys::llama_vocab_eos(self.vocab.as_ptr()) })
+    }
+
+    fn name(&self, token: i32) -> String {
+        if token < 0 {
+            return String::new();
+        }
+        // SAFETY: a token of the vocabulary; its text is NUL-terminated and lives as long as that.
+        unsafe { CStr::from_ptr(sys::llama_vocab_get_text(self.vocab.as_ptr(), token)) }
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// The tokens of a text; marks such as `<|im_start|>` become their tokens. `whole` puts the special
+    /// tokens around it that the model wants around a whole text.
     ///
     /// # Errors
     /// The text is larger than llama.cpp can take.
-    pub fn tokenize(&self, text: &str) -> Result<Vec<i32>, EngineError> {
+    pub fn tokenize(&self, text: &str, whole: bool) -> Result<Vec<i32>, EngineError> {
         let too_long =
-            || EngineError::Config(format!("a prompt of {} bytes is too long", text.len()));
+            || EngineError::Request(format!("a prompt of {} bytes is too long", text.len()));
         let length = i32::try_from(text.len()).map_err(|_| too_long())?;
         let mut tokens = vec![0; text.len() + 16];
         loop {
@@ -194,7 +237,7 @@ impl Model {
                     length,
                     tokens.as_mut_ptr(),
                     room,
-                    true,
+                    whole,
                     true,
                 )
             };
@@ -209,9 +252,19 @@ impl Model {
         }
     }
 
-    /// The bytes of a token.
+    /// The bytes of a token's text; nothing for a mark.
     #[must_use]
     pub fn piece(&self, token: i32) -> Vec<u8> {
+        self.bytes(token, false)
+    }
+
+    /// The bytes of a token, marks by their names.
+    #[must_use]
+    pub fn source(&self, token: i32) -> Vec<u8> {
+        self.bytes(token, true)
+    }
+
+    fn bytes(&self, token: i32, marks: bool) -> Vec<u8> {
         let mut bytes = vec![0u8; 64];
         loop {
             // SAFETY: pointer and length are the buffer's.
@@ -222,7 +275,7 @@ impl Model {
                     bytes.as_mut_ptr().cast(),
                     bytes.len() as i32,
                     0,
-                    false,
+                    marks,
                 )
             };
             if n >= 0 {
@@ -236,7 +289,7 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // SAFETY: loaded once, freed once; contexts borrow the model, so none is left.
+        // SAFETY: loaded once, freed once; contexts share the model's ownership, so none is left.
         unsafe { sys::llama_model_free(self.model.as_ptr()) };
     }
 }

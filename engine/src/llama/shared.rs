@@ -91,6 +91,8 @@ pub(super) struct Main {
 /// Where in the run the graph is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
+    /// Turn of the session.
+    pub(super) turn: u32,
     pub(super) phase: Phase,
     pub(super) ubatch_tokens: u32,
     pub(super) tokens: u32,

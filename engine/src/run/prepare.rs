@@ -55,9 +55,6 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
             resolved.model.display()
         ));
     }
-    if resolved.prompt.is_empty() {
-        return refuse("the prompt is empty; give one with --prompt or --prompt-file".into());
-    }
     if config.n_expert_used > info.n_expert {
         return refuse(format!(
             "--n-expert-used {} is more than the model's {} experts",
