@@ -117,6 +117,9 @@ fn settings_that_do_not_fit() {
     refused(&["--ctx", "10", "-n", "10"], 3, &["-n asks for 10", "holds 10", "--ctx"]);
     refused(&["--n-expert-used", "999"], 3, &["999", "experts"]);
     refused(&["--mode", "mmap", "--dense-weights", "warm"], 3, &["--dense-weights warm", "stream"]);
+    refused(&["--cpu-mask", "1000"], 3, &["--cpu-mask 1000", "may not use"]);
+    refused(&["--cpu-mask", "0x0"], 3, &["--cpu-mask 0x0", "no core"]);
+    refused(&["--cpu-mask", "big"], 3, &["--cpu-mask big", "4-7,9", "0xf0"]);
     refused(&["--ubatch", "0"], 3, &["--ubatch"]);
     refused(&["--ctx", "1000000000"], 3, &["--ctx 1000000000", "context of 4096", "or less"]);
 

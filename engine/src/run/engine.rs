@@ -12,6 +12,7 @@ use bmoe_trace::record::{DirectIo, IoEngineUsed, LoadRecord, Outcome, Record, Ru
 use bmoe_trace::{Mode, RunConfig};
 use sha2::{Digest, Sha256};
 
+use super::cores::{Cores, Pinned};
 use super::generate::RunOptions;
 use super::prepare::{Flash, resolve, shape};
 use super::process::{bytes_read, rss};
@@ -51,6 +52,9 @@ use crate::llama::{LLAMA_VERSION, log};
 /// # Ok::<(), bmoe_engine::EngineError>(())
 /// ```
 pub struct Engine<'s> {
+    /// The thread that opened the engine, which is the one that decodes, on its cores. Together with the
+    /// engine it ends.
+    _pinned: Option<Pinned>,
     pub(super) config: RunConfig,
     pub(super) context: Context,
     pub(super) sampler: Sampler,
@@ -110,17 +114,28 @@ impl<'s> Engine<'s> {
         let config = resolve(config, &info)?;
         check_text(&config, &info)?;
         let sampler = Sampler::new(&config.sampling)?;
-        if config.threads > super::default_threads() {
+        let cores = Cores::of(&config.cpu_mask)?;
+        let compute_cores =
+            cores.as_ref().map_or_else(super::default_threads, |c| c.compute.len() as u32);
+        if config.threads > compute_cores {
             let _ = writeln!(
                 std::io::stderr(),
-                "warning: {} threads on {} cores: ggml's barriers spin, expect a large slowdown",
+                "warning: {} threads on {compute_cores} cores: ggml's barriers spin, expect a large slowdown",
                 config.threads,
-                super::default_threads()
+            );
+        }
+        if config.mode == Mode::Stream && cores.as_ref().is_some_and(|c| c.others.is_empty()) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: --cpu-mask {} leaves no core to the read lanes; they share those of the compute threads",
+                config.cpu_mask
             );
         }
         let mut recorder = Recorder::new(sinks, config.hash_logits);
-        match load(&config, &info, options, &mut recorder) {
+        let pinned = cores.as_ref().map(Cores::compute).transpose()?;
+        match load(&config, &info, options, cores.as_ref(), &mut recorder) {
             Ok((context, template)) => Ok(Self {
+                _pinned: pinned,
                 config,
                 context,
                 sampler,
@@ -270,6 +285,7 @@ fn load(
     config: &RunConfig,
     info: &ModelInfo,
     options: &RunOptions,
+    cores: Option<&Cores>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(Context, Option<ChatTemplate>), EngineError> {
     let start = RunStart {
@@ -283,7 +299,7 @@ fn load(
     recorder.emit(&Record::Start(Box::new(start)))?;
 
     let flash = match config.mode {
-        Mode::Stream => Some(Flash::open(config, info)?),
+        Mode::Stream => Some(Flash::open(config, info, cores)?),
         Mode::Mmap | Mode::Resident => None,
     };
     let io_engine = match config.mode {

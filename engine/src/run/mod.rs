@@ -1,6 +1,7 @@
 //! Running a loaded model: requests, conversations, and the records of them.
 
 mod budget;
+mod cores;
 mod engine;
 mod generate;
 mod lines;

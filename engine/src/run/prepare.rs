@@ -5,6 +5,7 @@ use bmoe_trace::record::{DirectIo, LayerShape, ModelShape};
 use bmoe_trace::{Mode, RunConfig};
 
 use super::budget;
+use super::cores::Cores;
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
 use crate::flash::file::SliceFiles;
@@ -27,8 +28,12 @@ pub fn default_threads() -> u32 {
 pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig, EngineError> {
     let refuse = |message: String| Err(EngineError::Config(message));
     let mut resolved = config.clone();
+    let cores = Cores::of(&resolved.cpu_mask)?;
+    if let Some(cores) = &cores {
+        resolved.cpu_mask = cores.mask();
+    }
     if resolved.threads == 0 {
-        resolved.threads = default_threads();
+        resolved.threads = cores.map_or_else(default_threads, |c| c.compute.len() as u32);
     }
     if resolved.threads > 512 {
         return refuse(format!("--threads {} is out of range: 1 to 512", resolved.threads));
@@ -111,7 +116,11 @@ pub(super) struct Flash {
 impl Flash {
     /// # Errors
     /// No memory, or a file can't be opened.
-    pub(super) fn open(config: &RunConfig, info: &ModelInfo) -> Result<Self, EngineError> {
+    pub(super) fn open(
+        config: &RunConfig,
+        info: &ModelInfo,
+        cores: Option<&Cores>,
+    ) -> Result<Self, EngineError> {
         let plan =
             MemoryPlan::new(&info.experts, budget::fixed_bytes(config), config.n_expert_used);
         let out_of_memory = |source| EngineError::Memory { mib: plan.total_bytes() >> 20, source };
@@ -124,7 +133,12 @@ impl Flash {
             slices: ExpertStore::slices(&info.experts),
             record: config.io_trace,
         };
-        let lanes = Lanes::new(files, options).map_err(out_of_memory)?;
+        let start = || Lanes::new(files, options);
+        let lanes = match cores {
+            Some(cores) => cores.apart(start)?,
+            None => start(),
+        }
+        .map_err(out_of_memory)?;
         Ok(Self { plan, arena, lanes, direct_io })
     }
 
