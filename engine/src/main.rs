@@ -10,24 +10,24 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use bmoe_engine::run::{
-    Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
+    Engine, Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
 };
+use bmoe_engine::serve::serve;
 use bmoe_engine::{EngineError, error};
+use bmoe_trace::RunConfig;
 use bmoe_trace::line::{ErrorLine, Line};
 use clap::Parser;
+use cli::Command;
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let cli::Command::Generate(args) = cli::Cli::parse().command;
-    match run(&args, started) {
+    let command = cli::Cli::parse().command;
+    match run(&command, started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            if args.progress {
-                let line = Line::Error(ErrorLine {
-                    id: serde_json::Value::Null,
-                    fatal: true,
-                    msg: e.to_string(),
-                });
+            if command.speaks_lines() {
+                let id = serde_json::Value::Null;
+                let line = Line::Error(ErrorLine { id, fatal: true, msg: e.to_string() });
                 // Standard output may be what failed; the line below says it all the same.
                 let _ = writeln!(std::io::stdout(), "{line}");
             }
@@ -37,8 +37,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
-    let config = args.run_config()?;
+fn run(command: &Command, started: Instant) -> Result<(), error::EngineError> {
+    let config = command.run_config()?;
+    let args = command.run();
     args.check_outputs()?;
     let stop = Arc::new(AtomicUsize::new(0));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -46,7 +47,7 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
             .map_err(|e| EngineError::Config(format!("cannot listen for signals: {e}")))?;
     }
     let mut sinks: Vec<Box<dyn RecordSink>> =
-        vec![Box::new(Lines::new(std::io::stdout(), args.progress))];
+        vec![Box::new(Lines::new(std::io::stdout(), command.speaks_lines()))];
     if let Some(path) = &args.trace {
         sinks.push(Box::new(TraceFile::new(path)));
     }
@@ -58,6 +59,23 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
     let options = RunOptions { started, verbose: args.verbose, poison: false, stop };
-    generate(&config, &options, &mut sinks)?;
-    Ok(())
+    match command {
+        Command::Generate(_) => generate(&config, &options, &mut sinks).map(drop),
+        Command::Session(_) => session(&config, &options, sinks),
+    }
+}
+
+fn session(
+    config: &RunConfig,
+    options: &RunOptions,
+    sinks: Vec<&mut dyn RecordSink>,
+) -> Result<(), EngineError> {
+    let mut engine = Engine::open(config, options, sinks)?;
+    let result = serve(&mut engine, std::io::stdin(), &options.stop);
+    if let Err(error) = &result {
+        engine.fail(error);
+    }
+    let end = engine.close();
+    result?;
+    end.map(drop)
 }

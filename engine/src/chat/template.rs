@@ -1,5 +1,7 @@
 //! A model's own chat template.
 
+use std::collections::BTreeMap;
+
 use bmoe_trace::config::Think;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
@@ -161,18 +163,19 @@ impl ChatTemplate {
             tools => (),
             documents => (),
         };
-        let mut switches = Vec::new();
-        for (name, value) in
-            [("enable_thinking", &thinking), ("thinking", &thinking), ("reasoning_effort", &effort)]
-        {
-            if !value.is_undefined() {
-                switches.push((name, value.clone()));
-            }
-        }
-        let switches: Value = switches.into_iter().collect();
+        let switches: BTreeMap<&str, Value> = [
+            ("enable_thinking", thinking.clone()),
+            ("thinking", thinking),
+            ("reasoning_effort", effort),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_undefined())
+        .collect();
         self.environment
             .get_template(NAME)
-            .and_then(|template| template.render(context! { ..switches, ..conversation }))
+            .and_then(|template| {
+                template.render(context! { ..Value::from(switches), ..conversation })
+            })
             .map_err(failed)
     }
 }

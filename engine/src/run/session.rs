@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::engine::Engine;
 use super::request::{GeneratedToken, Request, TurnReport};
+use super::sinks::Event;
 use super::turn::TurnInput;
 use crate::chat::{Message, Role};
 use crate::error::EngineError;
@@ -32,6 +33,14 @@ impl<'e, 's> Session<'e, 's> {
     #[must_use]
     pub fn history(&self) -> &[Message] {
         &self.history
+    }
+
+    /// Tells the sinks that a request can't be done.
+    ///
+    /// # Errors
+    /// A sink can't take it.
+    pub fn reject(&mut self, id: &str, message: &str) -> Result<(), EngineError> {
+        self.engine.recorder.event(&Event::Rejected { id, message })
     }
 
     /// Answers a request. A cancelled one leaves the conversation as it was before it (empty, when the
