@@ -17,6 +17,7 @@
 //! cache, counts the same hits, misses and bytes.
 
 mod frames;
+mod resize;
 
 use std::sync::Arc;
 use std::time::Instant;
