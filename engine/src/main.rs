@@ -10,26 +10,38 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
+use bmoe_engine::EngineError;
 use bmoe_engine::run::{
-    Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
+    Engine, Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
 };
-use bmoe_engine::{EngineError, error};
+use bmoe_engine::serve::serve;
+use bmoe_trace::RunConfig;
 use bmoe_trace::line::{ErrorLine, Line};
 use clap::Parser;
+use cli::{Command, RunArgs};
 
 fn main() -> ExitCode {
     let started = Instant::now();
     let command = cli::Cli::parse().command;
-    let (result, progress) = match &command {
-        cli::Command::Generate(args) => (run(args, started), args.progress),
-        cli::Command::Archs(args) => return print(&args.text()),
-        cli::Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
+    let lines = command.speaks_lines();
+    let result = match &command {
+        Command::Generate(args) => args.run_config().and_then(|config| {
+            run(&args.run, started, lines, |options, mut sinks| {
+                generate(&config, options, &mut sinks).map(drop)
+            })
+        }),
+        Command::Session(args) => args.run_config().and_then(|config| {
+            run(&args.run, started, lines, |options, sinks| session(&config, options, sinks))
+        }),
+        Command::Archs(args) => return print(&args.text()),
+        Command::Iobench(args) => stop_on_signals().and_then(|stop| args.run(&stop)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            if progress {
-                let line = Line::Error(ErrorLine { fatal: true, msg: e.to_string() });
+            if lines {
+                let id = serde_json::Value::Null;
+                let line = Line::Error(ErrorLine { id, fatal: true, msg: e.to_string() });
                 // Standard output may be what failed; the line below says it all the same.
                 let _ = writeln!(std::io::stdout(), "{line}");
             }
@@ -55,12 +67,16 @@ fn stop_on_signals() -> Result<Arc<AtomicUsize>, EngineError> {
     Ok(stop)
 }
 
-fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
-    let config = args.run_config()?;
+/// Does `work` with the outputs that the arguments name.
+fn run(
+    args: &RunArgs,
+    started: Instant,
+    lines: bool,
+    work: impl FnOnce(&RunOptions, Vec<&mut dyn RecordSink>) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
     args.check_outputs()?;
     let stop = stop_on_signals()?;
-    let mut sinks: Vec<Box<dyn RecordSink>> =
-        vec![Box::new(Lines::new(std::io::stdout(), args.progress))];
+    let mut sinks: Vec<Box<dyn RecordSink>> = vec![Box::new(Lines::new(std::io::stdout(), lines))];
     if let Some(path) = &args.trace {
         sinks.push(Box::new(TraceFile::new(path)));
     }
@@ -70,8 +86,22 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
     if let Some(path) = &args.route_trace {
         sinks.push(Box::new(RouteFile::new(path)));
     }
-    let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
+    let sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
     let options = RunOptions { started, verbose: args.verbose, stop, ..RunOptions::default() };
-    generate(&config, &options, &mut sinks)?;
-    Ok(())
+    work(&options, sinks)
+}
+
+fn session(
+    config: &RunConfig,
+    options: &RunOptions,
+    sinks: Vec<&mut dyn RecordSink>,
+) -> Result<(), EngineError> {
+    let mut engine = Engine::open(config, options, sinks)?;
+    let result = serve(&mut engine, std::io::stdin(), &options.stop);
+    if let Err(error) = &result {
+        engine.fail(error);
+    }
+    let end = engine.close();
+    result?;
+    end.map(drop)
 }

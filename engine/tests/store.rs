@@ -134,4 +134,61 @@ proptest! {
         prop_assert!(store.peak_cache_bytes() <= plan.budget_bytes);
         prop_assert!(store.peak_event_bytes() <= plan.event_room_bytes);
     }
+    /// Events that are given up anywhere leave nothing wrong to those that follow.
+    #[test]
+    fn abandoned_events_leave_nothing_behind(
+        sizes in prop::collection::vec([1u64..9000, 1u64..5000, 1u64..9000], 1..3),
+        budget_share in 0u64..80,
+        overlap in any::<bool>(),
+        events in prop::collection::vec(
+            (prop::collection::vec(0u16..N_EXPERT as u16, 1..12), prop::option::of(0usize..5)),
+            1..25,
+        ),
+    ) {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let layout = layout(dir.path(), &sizes, 100);
+        let plan = MemoryPlan::new(&layout, layout.total_bytes() * budget_share / 100, 2);
+        let (files, _) = SliceFiles::open(&layout.files, true, 0).unwrap();
+        let options = LaneOptions {
+            lanes: 3,
+            helpers: if overlap { 0 } else { 1 },
+            slices: ExpertStore::slices(&layout),
+            record: false,
+        };
+        let lanes = Arc::new(Lanes::new(files, options).unwrap());
+        let arena = Arena::new(plan.total_bytes()).unwrap();
+        let options = StoreOptions { overlap, poison: true };
+        let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, options);
+        for (i, (experts, rounds)) in events.iter().enumerate() {
+            let layer = i % layout.layers.len();
+            store.begin(i as u32, layer, experts).unwrap();
+            let mut left = rounds.unwrap_or(usize::MAX);
+            'event: for (p, tensor) in layout.layers[layer].tensors.iter().enumerate() {
+                loop {
+                    if left == 0 {
+                        store.abandon();
+                        break 'event;
+                    }
+                    left -= 1;
+                    let round = store.next_round(p).unwrap().to_vec();
+                    for &expert in &round {
+                        if let Some(pending) = store.pending(expert, p) {
+                            prop_assert!(overlap && lanes.queue().wait_for(pending));
+                        }
+                        // SAFETY: the round says that the slice is in memory.
+                        let got = unsafe {
+                            let bytes = tensor.slice_bytes as usize;
+                            std::slice::from_raw_parts(store.slice(expert, p), bytes)
+                        };
+                        let mut expected = tensor.slice(expert).map(|at| byte(tensor.file, at));
+                        prop_assert!(got.iter().all(|b| Some(*b) == expected.next()));
+                    }
+                    if store.finished(p) {
+                        break;
+                    }
+                }
+            }
+            prop_assert!(store.resident_bytes() <= plan.budget_bytes);
+        }
+    }
 }

@@ -30,11 +30,26 @@ pub struct ModelInfo {
     /// Bytes of tensor data outside the routed experts and outside prediction layers.
     pub dense_bytes: u64,
     /// Tensors outside the routed experts and outside prediction layers.
-    pub dense_tensors: u64,
+    pub dense: Vec<DenseTensor>,
     /// Bytes before the tensor data, all files together.
     pub header_bytes: u64,
+    /// `tokenizer.chat_template`: how a conversation is written for the model.
+    pub chat_template: Option<String>,
     /// The routed experts; no layers when there are none.
     pub experts: ExpertLayout,
+}
+
+/// A tensor outside the routed experts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DenseTensor {
+    /// Its name in the file.
+    pub name: String,
+    /// Index into [`ModelInfo::files`].
+    pub file: usize,
+    /// Where it starts in that file.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// One file's header.
@@ -183,8 +198,9 @@ impl ModelInfo {
             n_expert_used: n_expert_used as u32,
             file_bytes: 0,
             dense_bytes: 0,
-            dense_tensors: 0,
+            dense: Vec::new(),
             header_bytes: 0,
+            chat_template: main.text(c"tokenizer.chat_template"),
             experts: ExpertLayout {
                 files: files.clone(),
                 n_expert: n_expert as u32,
@@ -236,7 +252,12 @@ impl ModelInfo {
                 }
                 _ => {
                     self.dense_bytes += tensor.bytes;
-                    self.dense_tensors += 1;
+                    self.dense.push(DenseTensor {
+                        name: tensor.name,
+                        file,
+                        offset: tensor.offset,
+                        bytes: tensor.bytes,
+                    });
                 }
             }
         }
@@ -280,7 +301,7 @@ impl ModelInfo {
     #[must_use]
     pub fn stdio_slack_bytes(&self) -> u64 {
         const STDIO_BLOCK_BYTES: u64 = 4096;
-        2 * STDIO_BLOCK_BYTES * (self.dense_tensors + 2 * self.files.len() as u64)
+        2 * STDIO_BLOCK_BYTES * (self.dense.len() as u64 + 2 * self.files.len() as u64)
     }
 
     /// Checks that the experts can be streamed.

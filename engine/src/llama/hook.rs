@@ -60,7 +60,8 @@ pub struct HookOptions {
     pub compute_trace: ComputeTrace,
     /// Largest micro-batch.
     pub ubatch_tokens: u32,
-    /// Holds the number of the signal that asks the run to stop, 0 while there is none.
+    /// Holds the number of the signal that asks the run to stop, or [`CANCEL`](crate::error::CANCEL), 0
+    /// while there is neither.
     pub stop: Arc<AtomicUsize>,
 }
 
@@ -86,6 +87,7 @@ impl Hook {
             ahead,
             experts: Vec::new(),
             batch: Batch {
+                turn: 0,
                 phase: Phase::Prefill,
                 ubatch_tokens,
                 tokens: 0,
@@ -212,6 +214,13 @@ impl Hook {
         self.main().batch.ubatches_before
     }
 
+    /// Events from here on belong to a turn's prompt.
+    pub fn start_turn(&mut self, turn: u32) {
+        let batch = &mut self.main().batch;
+        batch.turn = turn;
+        batch.phase = Phase::Prefill;
+    }
+
     /// Events from here on belong to decode steps.
     pub fn start_decode(&mut self) {
         self.main().batch.phase = Phase::Decode;
@@ -233,6 +242,14 @@ impl Hook {
         main.clock.end();
         main.batch.ubatches_before += main.batch.tokens.div_ceil(main.batch.ubatch_tokens);
         main.records.extend(main.pending.take());
+    }
+
+    /// The graph was stopped in the middle, and another one is going to run.
+    pub(super) fn abandon(&mut self) {
+        let main = self.main();
+        if let Some(store) = &mut main.store {
+            store.abandon();
+        }
     }
 
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {

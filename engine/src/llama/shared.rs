@@ -105,6 +105,8 @@ pub struct Ahead {
 /// Where in the run the graph is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
+    /// Turn of the session.
+    pub(super) turn: u32,
     pub(super) phase: Phase,
     pub(super) ubatch_tokens: u32,
     pub(super) tokens: u32,
