@@ -148,16 +148,17 @@ proptest! {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let layout = layout(dir.path(), &sizes, 100);
         let plan = MemoryPlan::new(&layout, layout.total_bytes() * budget_share / 100, 2);
-        let (files, _) = SliceFiles::open(&layout.files, true, 0).unwrap();
+        let (files, _) = SliceFiles::open(&layout.files, true, &probes(&layout)).unwrap();
         let options = LaneOptions {
             lanes: 3,
             helpers: if overlap { 0 } else { 1 },
+            engine: IoEngine::Pread,
             slices: ExpertStore::slices(&layout),
             record: false,
         };
         let lanes = Arc::new(Lanes::new(files, options).unwrap());
         let arena = Arena::new(plan.total_bytes()).unwrap();
-        let options = StoreOptions { overlap, poison: true };
+        let options = StoreOptions { policy: PolicyKind::Lru, overlap, poison: true };
         let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, options);
         for (i, (experts, rounds)) in events.iter().enumerate() {
             let layer = i % layout.layers.len();
