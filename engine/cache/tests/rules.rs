@@ -153,8 +153,8 @@ fn no_budget_keeps_nothing() {
 
 #[test]
 fn a_large_cache_finds_the_same_victims_as_the_rule() {
-    // More residents than vector lanes, and counts and ages whose ratios are close together.
-    let sizes = EntrySizes::new(&[1; 4], 64);
+    // Several blocks of residents, several evictions an event, and ratios of counts and ages close together.
+    let sizes = EntrySizes::new(&[1; 4], 128);
     let mut state = 1u64;
     let mut random = move |n: u64| {
         state =
@@ -162,11 +162,11 @@ fn a_large_cache_finds_the_same_victims_as_the_rule() {
         (state >> 33) % n
     };
     for kind in [PolicyKind::Lfru, PolicyKind::LfuAged, PolicyKind::Lfu] {
-        let mut cache = Cache::new(sizes.clone(), 70, kind.build(&sizes, 0));
+        let mut cache = Cache::new(sizes.clone(), 200, kind.build(&sizes, 0));
         let mut naive = Naive {
             kind,
             sizes: sizes.clone(),
-            share: 70,
+            share: 200,
             entries: BTreeMap::new(),
             tick: 0,
             token: 0,
@@ -174,7 +174,7 @@ fn a_large_cache_finds_the_same_victims_as_the_rule() {
             last_layer: usize::MAX,
         };
         for i in 0..2000 {
-            let experts: Vec<u16> = (0..6).map(|_| (random(8) * random(8)) as u16).collect();
+            let experts: Vec<u16> = (0..12).map(|_| (random(12) * random(11)) as u16).collect();
             let hits = naive.event(i % 4, &experts);
             assert_eq!(cache.event(i % 4, &experts).hits.len(), hits, "event {i} under {kind}");
         }
