@@ -29,7 +29,7 @@ pub struct ModelInfo {
     pub file_bytes: u64,
     /// Bytes of tensor data outside the routed experts and outside prediction layers.
     pub dense_bytes: u64,
-    /// Tensors outside the routed experts and outside prediction layers.
+    /// Tensors outside the routed experts. Of prediction layers llama.cpp loads a few.
     pub dense: Vec<DenseTensor>,
     /// Bytes before the tensor data, all files together.
     pub header_bytes: u64,
@@ -243,15 +243,16 @@ impl ModelInfo {
                     file_bytes,
                 });
             }
-            if layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer) {
-                continue;
-            }
+            let predicts = layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer);
             match Projection::parse(&tensor.name) {
+                Some(_) if predicts => {}
                 Some((layer, projection)) if self.n_expert > 0 => {
                     self.add_expert_tensor(file, path, layer, projection, tensor)?;
                 }
                 _ => {
-                    self.dense_bytes += tensor.bytes;
+                    if !predicts {
+                        self.dense_bytes += tensor.bytes;
+                    }
                     self.dense.push(DenseTensor {
                         name: tensor.name,
                         file,
