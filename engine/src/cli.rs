@@ -27,12 +27,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Load a model, compute a prompt, generate tokens and measure every step.
     Generate(Generate),
+    /// Keep a model loaded and answer requests, one JSON object a line on standard input.
+    Session(Session),
     /// List the architectures that are known, and what was verified of each.
     Archs(Archs),
     /// Measure what the disk can do with the engine's own reads.
     Iobench(IoBench),
-    /// Keep a model loaded and answer requests, one JSON object a line on standard input.
-    Session(Session),
 }
 
 #[derive(Debug, Args)]
@@ -50,17 +50,6 @@ impl Archs {
             json.expect("rows of strings are JSON") + "\n"
         } else {
             bmoe_engine::arch::table()
-        }
-    }
-}
-
-impl Command {
-    /// Whether standard output has the lines of the protocol.
-    pub(crate) fn speaks_lines(&self) -> bool {
-        match self {
-            Self::Generate(generate) => generate.progress,
-            Self::Session(_) => true,
-            Self::Archs(_) | Self::Iobench(_) => false,
         }
     }
 }
@@ -86,7 +75,7 @@ pub(crate) struct Generate {
     chat: bool,
     /// Print BMOE_ lines in the place of the text
     #[arg(long)]
-    progress: bool,
+    pub(crate) progress: bool,
 }
 
 #[derive(Debug, Args)]
@@ -105,16 +94,6 @@ pub(crate) struct Session {
     /// Take prompts as they are, without the model's chat template
     #[arg(long)]
     raw: bool,
-}
-
-impl Session {
-    /// The run that the arguments describe.
-    ///
-    /// # Errors
-    /// A file that they name can't be read.
-    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
-        Ok(RunConfig { chat: !self.raw, ..self.run.run_config()? })
-    }
 }
 
 /// What is run and what is written, whoever asks for text.
@@ -269,7 +248,21 @@ impl RunArgs {
     }
 }
 
+impl Session {
+    /// The session that the arguments describe.
+    ///
+    /// # Errors
+    /// A file that they name can't be read.
+    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
+        Ok(RunConfig { chat: !self.raw, ..self.run.run_config()? })
+    }
+}
+
 impl Generate {
+    /// The run that the arguments describe.
+    ///
+    /// # Errors
+    /// A file that they name can't be read.
     pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
         let config = self.run.run_config()?;
         if self.run.config.is_some() {

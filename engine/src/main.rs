@@ -22,19 +22,16 @@ use cli::{Command, RunArgs};
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let command = cli::Cli::parse().command;
-    let lines = command.speaks_lines();
-    let result = match &command {
-        Command::Generate(args) => args.run_config().and_then(|config| {
-            run(&args.run, started, lines, |options, mut sinks| {
-                generate(&config, options, &mut sinks).map(drop)
-            })
-        }),
-        Command::Session(args) => args.run_config().and_then(|config| {
-            run(&args.run, started, lines, |options, sinks| session(&config, options, sinks))
-        }),
+    let (result, lines) = match &cli::Cli::parse().command {
+        Command::Generate(args) => {
+            let lines = args.progress;
+            (args.run_config().and_then(|c| run(&c, &args.run, lines, started, once)), lines)
+        }
+        Command::Session(args) => {
+            (args.run_config().and_then(|c| run(&c, &args.run, true, started, session)), true)
+        }
         Command::Archs(args) => return print(&args.text()),
-        Command::Iobench(args) => stop_on_signals().and_then(|stop| args.run(&stop)),
+        Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -67,12 +64,15 @@ fn stop_on_signals() -> Result<Arc<AtomicUsize>, EngineError> {
     Ok(stop)
 }
 
-/// Does `work` with the outputs that the arguments name.
+/// What is done with a configuration and the places where its records go.
+type Work = fn(&RunConfig, &RunOptions, &mut [&mut dyn RecordSink]) -> Result<(), EngineError>;
+
 fn run(
+    config: &RunConfig,
     args: &RunArgs,
-    started: Instant,
     lines: bool,
-    work: impl FnOnce(&RunOptions, Vec<&mut dyn RecordSink>) -> Result<(), EngineError>,
+    started: Instant,
+    work: Work,
 ) -> Result<(), EngineError> {
     args.check_outputs()?;
     let stop = stop_on_signals()?;
@@ -86,16 +86,25 @@ fn run(
     if let Some(path) = &args.route_trace {
         sinks.push(Box::new(RouteFile::new(path)));
     }
-    let sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
+    let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
     let options = RunOptions { started, verbose: args.verbose, stop, ..RunOptions::default() };
-    work(&options, sinks)
+    work(config, &options, &mut sinks)
+}
+
+fn once(
+    config: &RunConfig,
+    options: &RunOptions,
+    sinks: &mut [&mut dyn RecordSink],
+) -> Result<(), EngineError> {
+    generate(config, options, sinks).map(drop)
 }
 
 fn session(
     config: &RunConfig,
     options: &RunOptions,
-    sinks: Vec<&mut dyn RecordSink>,
+    sinks: &mut [&mut dyn RecordSink],
 ) -> Result<(), EngineError> {
+    let sinks = sinks.iter_mut().map(|sink| &mut **sink as &mut dyn RecordSink).collect();
     let mut engine = Engine::open(config, options, sinks)?;
     let result = serve(&mut engine, std::io::stdin(), &options.stop);
     if let Err(error) = &result {

@@ -140,6 +140,7 @@ proptest! {
         sizes in prop::collection::vec([1u64..9000, 1u64..5000, 1u64..9000], 1..3),
         budget_share in 0u64..80,
         overlap in any::<bool>(),
+        policy in prop::sample::select(PolicyKind::ALL.to_vec()),
         events in prop::collection::vec(
             (prop::collection::vec(0u16..N_EXPERT as u16, 1..12), prop::option::of(0usize..5)),
             1..25,
@@ -158,7 +159,7 @@ proptest! {
         };
         let lanes = Arc::new(Lanes::new(files, options).unwrap());
         let arena = Arena::new(plan.total_bytes()).unwrap();
-        let options = StoreOptions { policy: PolicyKind::Lru, overlap, poison: true };
+        let options = StoreOptions { policy, overlap, poison: true };
         let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, options);
         for (i, (experts, rounds)) in events.iter().enumerate() {
             let layer = i % layout.layers.len();

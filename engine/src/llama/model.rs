@@ -192,17 +192,6 @@ impl Model {
         unsafe { sys::llama_vocab_is_control(self.vocab.as_ptr(), token) }
     }
 
-    /// Whether the model keeps a running state (recurrent or hybrid), from which single tokens can't be
-    /// taken away again.
-    #[must_use]
-    pub fn keeps_running_state(&self) -> bool {
-        // SAFETY: the model is loaded.
-        unsafe {
-            sys::llama_model_is_recurrent(self.model.as_ptr())
-                || sys::llama_model_is_hybrid(self.model.as_ptr())
-        }
-    }
-
     /// Text of the token that begins every text; empty when there is none.
     #[must_use]
     pub fn bos_text(&self) -> String {
