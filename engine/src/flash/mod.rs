@@ -3,10 +3,10 @@
 //!
 //! A *slice* is one expert's part of one weight tensor: the unit of reading and of memory. It knows
 //! nothing of llama.cpp. The `unsafe` here is confined to [`arena`] (raw memory), [`lanes`] and
-//! `uring` (reads into it), and to those who hand frames of the one to the other ([`store`], [`bench`]).
+//! `uring` (reads into it), and to those who hand frames of the one to the other ([`store`], [`read_loop`]).
 
 pub mod arena;
-pub mod bench;
+
 pub mod fault;
 pub mod file;
 pub mod lanes;
@@ -14,6 +14,7 @@ pub mod layout;
 pub mod memory;
 pub mod probe;
 pub mod queue;
+pub mod read_loop;
 pub mod regions;
 pub mod store;
 #[cfg(any(target_os = "linux", target_os = "android"))]
