@@ -27,8 +27,29 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Load a model, compute a prompt, generate tokens greedily and measure every step.
     Generate(Generate),
+    /// List the architectures that are known, and what was verified of each.
+    Archs(Archs),
     /// Measure what the disk can do with the engine's own reads.
     Iobench(IoBench),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Archs {
+    /// As JSON, one array of objects
+    #[arg(long)]
+    json: bool,
+}
+
+impl Archs {
+    /// The listing.
+    pub(crate) fn text(&self) -> String {
+        if self.json {
+            let json = serde_json::to_string_pretty(bmoe_engine::arch::ALL);
+            json.expect("rows of strings are JSON") + "\n"
+        } else {
+            bmoe_engine::arch::table()
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     let command = cli::Cli::parse().command;
     let (result, progress) = match &command {
         cli::Command::Generate(args) => (run(args, started), args.progress),
+        cli::Command::Archs(args) => return print(&args.text()),
         cli::Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
     };
     match result {
@@ -36,6 +37,12 @@ fn main() -> ExitCode {
             ExitCode::from(e.exit_code())
         }
     }
+}
+
+/// Prints a text; a reader that went away is no error.
+fn print(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }
 
 /// Holds the number of the signal that asks the program to stop, 0 while there is none.

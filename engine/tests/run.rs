@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use bmoe_cache::{Cache, EntrySizes, Lru};
+use bmoe_cache::{Cache, EntrySizes, PolicyKind};
 use bmoe_engine::generate;
 use bmoe_engine::run::RunOptions;
 use bmoe_trace::record::{Outcome, Phase, Record, Residency};
@@ -37,8 +37,11 @@ fn measured_equals_replayed() {
     let _place = common::place(1);
     let folder = common::folder();
     let model = common::model(folder.path(), &common::tiny("gemma4"), "m", None);
-    for (cache_mib, ubatch_tokens) in [(0, 512), (1, 512), (1, 16), (2, 32), (64, 512)] {
+    let lru = [(0, 512), (1, 512), (1, 16), (2, 32), (64, 512)].map(|run| (PolicyKind::Lru, run));
+    let all = PolicyKind::ALL.into_iter().flat_map(|kind| [(kind, (1, 512)), (kind, (2, 32))]);
+    for (policy, (cache_mib, ubatch_tokens)) in lru.into_iter().chain(all) {
         let config = RunConfig {
+            cache_policy: policy.to_string(),
             cache_mib: CacheBudget::Mib(cache_mib),
             ubatch_tokens,
             prompt: common::prompt(70),
@@ -49,7 +52,7 @@ fn measured_equals_replayed() {
         let bytes: Vec<u64> = start.model.layers.iter().map(|l| l.expert_bytes).collect();
         let sizes = EntrySizes::new(&bytes, start.model.n_expert);
         let budget = records.load().cache_budget_bytes;
-        let mut cache = Cache::new(sizes.clone(), budget, Lru::new(sizes.entries()));
+        let mut cache = Cache::new(sizes.clone(), budget, policy.build(&sizes, 0));
         let mut decode = (0, 0, 0);
         for route in records.routes() {
             let layer = start.model.layers.iter().position(|l| l.layer == route.layer).unwrap();
@@ -72,7 +75,7 @@ fn measured_equals_replayed() {
         let measured = records.tokens().iter().fold((0, 0, 0), |sum, t| {
             (sum.0 + t.cost.hits, sum.1 + t.cost.misses, sum.2 + t.cost.expert_read_bytes)
         });
-        assert_eq!(measured, decode, "cache {cache_mib} MiB");
+        assert_eq!(measured, decode, "{policy}, {cache_mib} MiB");
         let last = records.tokens()[31].cumulative_hit_rate;
         assert!((last - cache.counts().hit_rate().unwrap()).abs() < 1e-12);
         assert!(end.peak_cache_bytes <= budget);

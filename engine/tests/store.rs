@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bmoe_cache::{Cache, Lru};
+use bmoe_cache::{Cache, PolicyKind};
 use bmoe_engine::flash::arena::Arena;
 use bmoe_engine::flash::file::SliceFiles;
 use bmoe_engine::flash::lanes::{LaneOptions, Lanes};
@@ -60,6 +60,7 @@ proptest! {
         budget_share in 0u64..130,
         direct in any::<bool>(),
         overlap in any::<bool>(),
+        policy in prop::sample::select(PolicyKind::ALL.to_vec()),
         uring in any::<bool>(),
         order in Just(vec![0usize, 1, 2]).prop_shuffle(),
         events in prop::collection::vec(prop::collection::vec(0u16..N_EXPERT as u16, 1..12), 1..25),
@@ -80,8 +81,8 @@ proptest! {
         let lanes = Arc::new(Lanes::new(files, options).unwrap());
         let arena = Arena::new(plan.total_bytes()).unwrap();
         let sizes = layout.entry_sizes();
-        let mut cache = Cache::new(sizes.clone(), plan.budget_bytes, Lru::new(sizes.entries()));
-        let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, StoreOptions { overlap, poison: true });
+        let mut cache = Cache::new(sizes.clone(), plan.budget_bytes, policy.build(&sizes, 0));
+        let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, StoreOptions { policy, overlap, poison: true });
         for layer in 0..layout.layers.len() {
             store.set_order(layer, &order);
         }

@@ -2,7 +2,7 @@
 //!
 //! When reads overlap with computation every lane is a thread of its own. When they don't, compute threads
 //! have nothing to do while the graph waits for flash, so they are the first lanes: the one that asks
-//! ([`Lanes::complete`]) and those that wait for it ([`Lanes::help_until`]); threads of our own are
+//! ([`Lanes::help_with_demand`]) and those that wait for it ([`Lanes::help_until`]); threads of our own are
 //! started only for lanes beyond them.
 //!
 //! With io_uring the lanes are slots of a ring that one thread serves (`uring`); compute threads only wait.
@@ -105,20 +105,21 @@ impl Lanes {
         self.shared.queue.submit(reads);
     }
 
-    /// Waits until everything that was submitted is there. The calling thread is lane 0 where compute
-    /// threads read.
-    ///
-    /// # Errors
-    /// The first read that failed; its frame's contents are then undefined.
-    pub fn complete(&self) -> Result<(), ReadError> {
-        let shared = &*self.shared;
+    /// Reads on the calling thread, which is lane 0 where compute threads read, until nothing that layers need
+    /// waits for a lane. Reads that other lanes have begun may still run.
+    pub fn help_with_demand(&self) {
         while self.readers > 0
-            && let Some(read) = shared.queue.try_next()
+            && let Some(read) = self.shared.queue.try_next_demand()
         {
-            shared.carry_out(read, 0);
+            self.shared.carry_out(read, 0);
         }
-        shared.queue.wait_idle(None);
-        shared.queue.take_error().map_or(Ok(()), Err)
+    }
+
+    /// Blocks until no read is waiting or running, reading on the calling thread too.
+    pub fn drain(&self) {
+        let help = |read| self.shared.carry_out(read, 0);
+        let help: &dyn Fn(QueuedRead) = &help;
+        self.shared.queue.wait_idle((self.readers > 0).then_some(help));
     }
 
     /// Waits on compute thread `thread` until `turns` reaches `turn`, and reads in the meantime if the
@@ -246,7 +247,8 @@ mod tests {
             .collect();
         // SAFETY: frames are 16 KiB apart and no window is longer than 12 KiB.
         unsafe { lanes.submit(&batch) };
-        lanes.complete().unwrap();
+        lanes.drain();
+        assert!(lanes.queue().take_error().is_none());
         let stats = lanes.queue().take_stats();
         assert_eq!(stats.reads, 16);
         assert!(stats.active_ns > 0 && stats.lane_busy_ns > 0);
@@ -265,7 +267,8 @@ mod tests {
         let beyond = SliceRead { offset: 99_000, bytes: 2000, ..batch[0] };
         // SAFETY: as above.
         unsafe { lanes.submit(&[beyond]) };
-        let error = lanes.complete().unwrap_err().to_string();
+        lanes.drain();
+        let error = lanes.queue().take_error().unwrap().to_string();
         assert_eq!(lanes.queue().state(0), SliceState::Failed);
         assert!(error.contains("slices") && error.contains("ends 1000 bytes early"), "{error}");
     }
@@ -317,7 +320,8 @@ mod tests {
                     .collect();
                 // SAFETY: frames of one page each.
                 unsafe { lanes.submit(&batch) };
-                lanes.complete().unwrap();
+                lanes.help_with_demand();
+                assert!((0..turn as u32 % 5).all(|slice| lanes.queue().wait_for(slice)));
                 assert_eq!(lanes.queue().take_stats().reads, turn % 5);
                 lanes.turn_over(&turns);
             }

@@ -280,10 +280,10 @@ impl ReadQueue {
         }
     }
 
-    /// The next read, if there is one.
+    /// The next read that a layer needs, if one waits.
     #[must_use]
-    pub fn try_next(&self) -> Option<QueuedRead> {
-        self.lock().pop()
+    pub fn try_next_demand(&self) -> Option<QueuedRead> {
+        self.lock().demand.pop_front()
     }
 
     /// A lane is done with a read: with the bytes that it transferred, or an error.
@@ -377,7 +377,7 @@ impl ReadQueue {
         self.state(slice) == SliceState::Ready
     }
 
-    /// Waits until no read is waiting or running.
+    /// Waits until no read is waiting or running, reading in the meantime when there is a `help`.
     pub fn wait_idle(&self, help: Option<&dyn Fn(QueuedRead)>) {
         self.wait_until(|| self.outstanding.load(Ordering::SeqCst) == 0, help);
     }

@@ -118,7 +118,10 @@ impl ReadLoop {
             unsafe { self.lanes.submit(&[read]) };
             at = (at + 1) % self.frames.len();
         }
-        self.lanes.complete()?;
+        self.lanes.drain();
+        if let Some(error) = self.lanes.queue().take_error() {
+            return Err(error);
+        }
         let stats = queue.take_stats();
         let service = queue.take_completed().iter().map(|c| c.service).collect();
         Ok(Stretch { device_bytes: stats.device_bytes, active_ns: stats.active_ns, service })

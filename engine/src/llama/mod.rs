@@ -21,6 +21,7 @@ pub mod log;
 mod matmul;
 pub mod model;
 mod nodes;
+mod predict;
 mod routes;
 mod shared;
 mod work;

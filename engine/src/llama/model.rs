@@ -138,6 +138,16 @@ impl Model {
         unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) as usize }
     }
 
+    /// Whether positions can't be removed from the model's state, as it is recurrent in all or some layers.
+    #[must_use]
+    pub fn has_recurrent_state(&self) -> bool {
+        // SAFETY: the model is loaded.
+        unsafe {
+            sys::llama_model_is_recurrent(self.model.as_ptr())
+                || sys::llama_model_is_hybrid(self.model.as_ptr())
+        }
+    }
+
     /// Whether a token ends the text.
     #[must_use]
     pub fn ends_text(&self, token: i32) -> bool {

@@ -12,7 +12,7 @@ use bmoe_trace::record::{
 use bmoe_trace::{Mode, RunConfig};
 use sha2::{Digest, Sha256};
 
-use super::prepare::{Flash, resolve, shape};
+use super::prepare::{Flash, policy, resolve, shape};
 use super::process::{Counters, bytes_read, rss};
 use super::sinks::RecordSink;
 use super::text::TextStream;
@@ -21,7 +21,7 @@ use crate::flash::fault::Faults;
 use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
-use crate::llama::hook::{Hook, HookOptions};
+use crate::llama::hook::{Ahead, Hook, HookOptions};
 use crate::llama::model::Model;
 use crate::llama::{LLAMA_VERSION, log};
 
@@ -77,6 +77,9 @@ pub fn generate(
     let info = ModelInfo::read(&config.model)?;
     if config.mode == Mode::Stream {
         info.check_streamable()?;
+        if let Some(warning) = crate::arch::warning(&info.arch) {
+            let _ = writeln!(std::io::stderr(), "warning: {warning}");
+        }
     }
     let config = resolve(config, &info)?;
     if config.threads > super::default_threads() {
@@ -151,12 +154,17 @@ fn run(
     let tokens = model.tokenize(&config.prompt)?;
     check_length(config, &tokens)?;
     let wants_routes = sinks.iter().any(|s| s.wants_routes());
-    let store_options = StoreOptions { overlap: config.overlap, poison: options.poison };
+    let store_options =
+        StoreOptions { policy: policy(config)?, overlap: config.overlap, poison: options.poison };
     let store = flash.map(|f| f.into_store(info, store_options));
     let (cache_budget_bytes, event_room_bytes) =
         store.as_ref().map_or((0, 0), |s| (s.plan().budget_bytes, s.plan().event_room_bytes));
     let hook_options = HookOptions {
         record: wants_routes,
+        ahead: Ahead {
+            prefetch_layers: config.prefetch_layers,
+            predict_experts: config.predict_experts,
+        },
         scores: config.trace_scores,
         compute_trace: config.compute_trace,
         ubatch_tokens: config.ubatch_tokens,
@@ -357,10 +365,10 @@ impl Meter {
             reads: store.reads,
             hits: store.hits,
             misses: store.misses,
-            speculated: 0,
-            speculated_bytes: 0,
-            speculated_hits: 0,
-            speculated_wasted: 0,
+            speculated: store.speculated,
+            speculated_bytes: store.speculated_bytes,
+            speculated_hits: store.speculated_hits,
+            speculated_wasted: store.speculated_wasted,
             major_faults: counters.major_faults,
             cpu_ns: counters.cpu_ns,
         }

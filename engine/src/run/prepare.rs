@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use bmoe_cache::{PolicyKind, UnknownPolicy};
 use bmoe_trace::record::{DirectIo, IoEngineUsed, LayerShape, ModelShape};
 use bmoe_trace::{Mode, RunConfig};
 
@@ -76,9 +77,21 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
                 resolved.io_threads
             ));
         }
+        policy(&resolved)?;
         check_budget(&resolved, info)?;
     }
     Ok(resolved)
+}
+
+/// The policy that a configuration names.
+///
+/// # Errors
+/// There is none of that name.
+pub(super) fn policy(config: &RunConfig) -> Result<PolicyKind, EngineError> {
+    config
+        .cache_policy
+        .parse()
+        .map_err(|e: UnknownPolicy| EngineError::Config(format!("--cache-policy: {e}")))
 }
 
 /// A cache that can't hold one token's experts of one layer could never be used.
@@ -142,9 +155,11 @@ impl Flash {
         let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
         let probes = probe::probes(&info.experts);
         let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, &probes)?;
+        let reads_ahead = config.prefetch_layers > 0 || config.predict_experts > 0;
         let options = LaneOptions {
             lanes: config.io_threads,
-            helpers: if config.overlap { 0 } else { config.threads },
+            // Reading ahead needs lanes that are idle while others compute.
+            helpers: if config.overlap || reads_ahead { 0 } else { config.threads },
             engine: config.io_engine,
             slices: ExpertStore::slices(&info.experts),
             record: config.io_trace,
