@@ -4,10 +4,9 @@
 //! A *slice* is one expert's part of one weight tensor: the unit of reading and of memory. It knows
 //! nothing of llama.cpp. The `unsafe` here is confined to [`arena`] (raw memory), [`mapped`] (maps of files),
 //! [`lanes`] and `uring` (reads into the arena), and to those who hand frames of the one to the other
-//! ([`store`], [`bench`]).
+//! ([`store`], [`read_loop`]).
 
 pub mod arena;
-pub mod bench;
 pub mod fault;
 pub mod file;
 pub mod lanes;
@@ -16,6 +15,7 @@ pub mod mapped;
 pub mod memory;
 pub mod probe;
 pub mod queue;
+pub mod read_loop;
 pub mod regions;
 pub mod store;
 #[cfg(any(target_os = "linux", target_os = "android"))]
