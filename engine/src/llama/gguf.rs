@@ -227,7 +227,7 @@ impl ModelInfo {
                     file_bytes,
                 });
             }
-            if layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer) {
+            if Self::layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer) {
                 continue;
             }
             match Projection::parse(&tensor.name) {
@@ -273,6 +273,11 @@ impl ModelInfo {
             slice_bytes: tensor.bytes / tensor.experts,
         });
         Ok(())
+    }
+
+    /// The layer that a tensor's name gives, `blk.<layer>.…`.
+    pub(super) fn layer_of(tensor_name: &str) -> Option<u32> {
+        tensor_name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
     }
 
     /// What buffered reads of the loader may transfer beyond headers and dense weights: a stdio block
@@ -328,11 +333,6 @@ impl ModelInfo {
         }
         Ok(())
     }
-}
-
-/// The layer that a tensor's name gives, `blk.<layer>.…`.
-fn layer_of(tensor_name: &str) -> Option<u32> {
-    tensor_name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
 /// All files of a split model, from the path of any one of them.
