@@ -25,7 +25,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Load a model, compute a prompt, generate tokens greedily and measure every step.
-    Generate(Generate),
+    Generate(Box<Generate>),
     /// List the architectures that are known, and what was verified of each.
     Archs(Archs),
 }
