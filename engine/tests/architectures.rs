@@ -172,6 +172,16 @@ architectures! {
     granitehybrid: GraniteHybrid,
     nemotron_h_moe: NemotronHMoe,
     kimi_linear: KimiLinear,
+    deepseek32: DeepSeek32,
+    glm_dsa: GlmDsa,
+    step35: Step35,
+    hy_v3: HyV3,
+    afmoe: Afmoe,
+    laguna: Laguna,
+    mellum: Mellum,
+    maple: Maple,
+    jamba: Jamba,
+    grovemoe: GroveMoe,
 }
 
 /// What is tested is what has a tiny model.

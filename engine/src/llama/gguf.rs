@@ -243,7 +243,7 @@ impl ModelInfo {
                     file_bytes,
                 });
             }
-            let predicts = layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer);
+            let predicts = Self::layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer);
             match Projection::parse(&tensor.name) {
                 Some(_) if predicts => {}
                 Some((layer, projection)) if self.n_expert > 0 => {
@@ -295,6 +295,11 @@ impl ModelInfo {
             slice_bytes: tensor.bytes / tensor.experts,
         });
         Ok(())
+    }
+
+    /// The layer that a tensor's name gives, `blk.<layer>.…`.
+    pub(super) fn layer_of(tensor_name: &str) -> Option<u32> {
+        tensor_name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
     }
 
     /// What buffered reads of the loader may transfer beyond headers and dense weights: a stdio block
@@ -350,11 +355,6 @@ impl ModelInfo {
         }
         Ok(())
     }
-}
-
-/// The layer that a tensor's name gives, `blk.<layer>.…`.
-fn layer_of(tensor_name: &str) -> Option<u32> {
-    tensor_name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
 /// All files of a split model, from the path of any one of them.

@@ -315,7 +315,8 @@ fn top_k_override(arch: &str, n: u32) -> Option<[sys::llama_model_kv_override; 2
     Some(entries)
 }
 
-/// Finds every tensor of the layout among those that llama.cpp placed on the expert buffer.
+/// Finds every tensor of the layout among those that llama.cpp placed on the expert buffer. For some
+/// architectures it places prediction layers there, too, which nothing uses.
 fn match_experts(
     info: &ModelInfo,
     placed: &[*mut sys::ggml_tensor],
@@ -326,6 +327,9 @@ fn match_experts(
         let (name, bytes) = unsafe {
             (CStr::from_ptr((*tensor).name.as_ptr()).to_string_lossy(), sys::ggml_nbytes(tensor))
         };
+        if ModelInfo::layer_of(&name).is_some_and(|layer| layer >= info.n_layer) {
+            continue;
+        }
         let at = info.experts.layers.iter().enumerate().find_map(|(layer, l)| {
             let projection = l.tensors.iter().position(|t| t.name == name)?;
             Some((layer, projection))
