@@ -8,6 +8,7 @@ use bmoe_trace::RunConfig;
 use bmoe_trace::config::{ComputeTrace, DenseWeights, Mode};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
+use crate::cmd::iobench::IoBench;
 use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
 
 /// The engine's version and that of the llama.cpp inside it.
@@ -28,35 +29,27 @@ pub(crate) enum Command {
     Generate(Generate),
     /// Keep a model loaded and answer requests, one JSON object a line on standard input.
     Session(Session),
+    /// List the architectures that are known, and what was verified of each.
+    Archs(Archs),
+    /// Measure what the disk can do with the engine's own reads.
+    Iobench(IoBench),
 }
 
-impl Command {
-    /// Whether standard output has the lines of the protocol.
-    pub(crate) fn speaks_lines(&self) -> bool {
-        match self {
-            Self::Generate(generate) => generate.progress,
-            Self::Session(_) => true,
-        }
-    }
+#[derive(Debug, Args)]
+pub(crate) struct Archs {
+    /// As JSON, one array of objects
+    #[arg(long)]
+    json: bool,
+}
 
-    /// What the run writes and how.
-    pub(crate) fn run(&self) -> &RunArgs {
-        match self {
-            Self::Generate(generate) => &generate.run,
-            Self::Session(session) => &session.run,
-        }
-    }
-
-    /// The run that the arguments describe.
-    ///
-    /// # Errors
-    /// A file that they name can't be read.
-    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
-        match self {
-            Self::Generate(generate) => generate.run_config(),
-            Self::Session(session) => {
-                Ok(RunConfig { chat: !session.raw, ..session.run.run_config()? })
-            }
+impl Archs {
+    /// The listing.
+    pub(crate) fn text(&self) -> String {
+        if self.json {
+            let json = serde_json::to_string_pretty(bmoe_engine::arch::ALL);
+            json.expect("rows of strings are JSON") + "\n"
+        } else {
+            bmoe_engine::arch::table()
         }
     }
 }
@@ -70,7 +63,7 @@ impl Command {
     bmoe-engine generate --config run.toml --trace run.trace --progress")]
 pub(crate) struct Generate {
     #[command(flatten)]
-    run: RunArgs,
+    pub(crate) run: RunArgs,
     /// The prompt
     #[arg(short, long, value_name = "TEXT", group = "settings")]
     prompt: Option<String>,
@@ -82,7 +75,7 @@ pub(crate) struct Generate {
     chat: bool,
     /// Print BMOE_ lines in the place of the text
     #[arg(long)]
-    progress: bool,
+    pub(crate) progress: bool,
 }
 
 #[derive(Debug, Args)]
@@ -97,7 +90,7 @@ pub(crate) struct Generate {
     bmoe-engine session -m model.gguf --raw < requests.jsonl")]
 pub(crate) struct Session {
     #[command(flatten)]
-    run: RunArgs,
+    pub(crate) run: RunArgs,
     /// Take prompts as they are, without the model's chat template
     #[arg(long)]
     raw: bool,
@@ -255,8 +248,22 @@ impl RunArgs {
     }
 }
 
+impl Session {
+    /// The session that the arguments describe.
+    ///
+    /// # Errors
+    /// A file that they name can't be read.
+    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
+        Ok(RunConfig { chat: !self.raw, ..self.run.run_config()? })
+    }
+}
+
 impl Generate {
-    fn run_config(&self) -> Result<RunConfig, EngineError> {
+    /// The run that the arguments describe.
+    ///
+    /// # Errors
+    /// A file that they name can't be read.
+    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
         let config = self.run.run_config()?;
         if self.run.config.is_some() {
             return Ok(config);

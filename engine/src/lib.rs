@@ -6,13 +6,16 @@
 //!   beginning to end.
 //! * [`chat`]: the model's own chat template, and thoughts apart from answers.
 //! * [`serve`]: a session over the published line protocol.
+//! * [`arch`], [`iobench`]: what is known of architectures; what the storage can do.
 //! * [`flash`], [`llama`]: experts on flash, and the seam with llama.cpp.
 //!
 //! `examples/minimal.rs` and `examples/own_sink.rs` are the shortest programs with it.
 
+pub mod arch;
 pub mod chat;
 pub mod error;
 pub mod flash;
+pub mod iobench;
 pub mod llama;
 pub mod run;
 pub mod serve;

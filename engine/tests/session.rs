@@ -334,3 +334,59 @@ fn a_cancel_may_come_at_any_moment() {
         assert!(ubatches.len() < 300 / 32, "{ubatches:?}");
     }
 }
+
+/// A running state can't be cut: it is restored from copies, and what lies behind them is computed again.
+#[test]
+fn models_with_a_running_state_go_back_to_checkpoints() {
+    let _place = common::place(1);
+    let folder = common::folder();
+    for arch in ["qwen3next", "qwen35moe", "lfm2moe"] {
+        let model = common::model(folder.path(), &common::tiny(arch), arch, None);
+        // Nothing is rewritten: the state goes on.
+        let requests = [request("1", "Hello"), request("2", "And?"), request("3", "So?")];
+        let (plain, _) = converse(&chat(&model, Mode::Resident), &requests);
+        for report in &plain[1..] {
+            assert_eq!((report.prefix, report.removed_tokens), (Prefix::Kept, 0), "{arch}");
+        }
+        // A cancelled request is taken back to where it began.
+        for mode in [Mode::Resident, Mode::Stream] {
+            let config = RunConfig { cache_mib: CacheBudget::Mib(1), ..chat(&model, mode) };
+            let options = options();
+            let mut sink = CancelAt {
+                stop: Arc::clone(&options.stop),
+                wanted: |r| matches!(r, Record::Token(t) if t.position > 80 && t.step == 4),
+                records: Vec::new(),
+            };
+            let mut engine = Engine::open(&config, &options, vec![&mut sink]).unwrap();
+            let canceller = engine.canceller();
+            let mut session = engine.session();
+            let first = ask(&mut session, &requests[0]).unwrap();
+            assert_eq!(first.logits_sha256, plain[0].logits_sha256, "{arch}, {mode}");
+            let long = Request { n_predict: 200, ..request("x", &common::prompt(90)) };
+            let cancelled = ask(&mut session, &long).unwrap();
+            assert_eq!((cancelled.finish, cancelled.tokens), (Finish::Cancelled, 4));
+            assert_eq!(cancelled.total_tokens, first.total_tokens);
+            canceller.cancel();
+            assert!(ask(&mut session, &long).unwrap().cancelled());
+            let second = ask(&mut session, &requests[1]).unwrap();
+            assert_eq!(second.logits_sha256, plain[1].logits_sha256, "{arch}, {mode}");
+            assert_eq!(second.prefix, Prefix::Kept);
+            engine.close().unwrap();
+        }
+
+        // Answers behind an empty block of thoughts stand without it in later prompts.
+        common::set_template(&model, common::THINKING);
+        let requests = requests.map(|r| Request { think: Think::Off, ..r });
+        let (resident, _) = converse(&chat(&model, Mode::Resident), &requests);
+        let config = RunConfig { cache_mib: CacheBudget::Mib(1), ..chat(&model, Mode::Stream) };
+        let (streamed, _) = converse(&config, &requests);
+        for (streamed, resident) in streamed.iter().zip(&resident) {
+            assert_eq!(streamed.logits_sha256, resident.logits_sha256, "{arch}");
+        }
+        // The copy behind the first prompt has the block in it; the second one's does, too, but the copy
+        // from before that is a beginning of the third text.
+        assert_eq!((resident[1].prefix, resident[1].reused_tokens), (Prefix::Prefilled, 0));
+        assert_eq!(resident[1].removed_tokens, resident[0].total_tokens);
+        assert_eq!(resident[2].prefix, Prefix::Prefilled);
+    }
+}

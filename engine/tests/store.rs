@@ -5,13 +5,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bmoe_cache::{Cache, Lru};
+use bmoe_cache::{Cache, PolicyKind};
 use bmoe_engine::flash::arena::Arena;
 use bmoe_engine::flash::file::SliceFiles;
 use bmoe_engine::flash::lanes::{LaneOptions, Lanes};
 use bmoe_engine::flash::layout::{ExpertLayout, ExpertTensor, LayerLayout, Projection};
 use bmoe_engine::flash::memory::MemoryPlan;
+use bmoe_engine::flash::probe::probes;
 use bmoe_engine::flash::store::{ExpertStore, StoreOptions};
+use bmoe_trace::config::IoEngine;
 use proptest::prelude::*;
 
 const N_EXPERT: u32 = 7;
@@ -58,6 +60,8 @@ proptest! {
         budget_share in 0u64..130,
         direct in any::<bool>(),
         overlap in any::<bool>(),
+        policy in prop::sample::select(PolicyKind::ALL.to_vec()),
+        uring in any::<bool>(),
         order in Just(vec![0usize, 1, 2]).prop_shuffle(),
         events in prop::collection::vec(prop::collection::vec(0u16..N_EXPERT as u16, 1..12), 1..25),
         // Share of the first budget, now and then.
@@ -68,18 +72,19 @@ proptest! {
         let layout = layout(dir.path(), &sizes, gap);
         let budget = layout.total_bytes() * budget_share / 100;
         let plan = MemoryPlan::new(&layout, budget, 2);
-        let (files, _) = SliceFiles::open(&layout.files, direct, 0).unwrap();
+        let (files, _) = SliceFiles::open(&layout.files, direct, &probes(&layout)).unwrap();
         let options = LaneOptions {
             lanes: 3,
             helpers: if overlap { 0 } else { 1 },
+            engine: if uring { IoEngine::Uring } else { IoEngine::Pread },
             slices: ExpertStore::slices(&layout),
             record: false,
         };
         let lanes = Arc::new(Lanes::new(files, options).unwrap());
         let arena = Arena::new(plan.total_bytes()).unwrap();
         let sizes = layout.entry_sizes();
-        let mut cache = Cache::new(sizes.clone(), plan.budget_bytes, Lru::new(sizes.entries()));
-        let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, StoreOptions { overlap, poison: true });
+        let mut cache = Cache::new(sizes.clone(), plan.budget_bytes, policy.build(&sizes, 0));
+        let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, StoreOptions { policy, overlap, poison: true });
         for layer in 0..layout.layers.len() {
             store.set_order(layer, &order);
         }
@@ -143,6 +148,7 @@ proptest! {
         sizes in prop::collection::vec([1u64..9000, 1u64..5000, 1u64..9000], 1..3),
         budget_share in 0u64..80,
         overlap in any::<bool>(),
+        policy in prop::sample::select(PolicyKind::ALL.to_vec()),
         events in prop::collection::vec(
             (prop::collection::vec(0u16..N_EXPERT as u16, 1..12), prop::option::of(0usize..5)),
             1..25,
@@ -151,16 +157,17 @@ proptest! {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let layout = layout(dir.path(), &sizes, 100);
         let plan = MemoryPlan::new(&layout, layout.total_bytes() * budget_share / 100, 2);
-        let (files, _) = SliceFiles::open(&layout.files, true, 0).unwrap();
+        let (files, _) = SliceFiles::open(&layout.files, true, &probes(&layout)).unwrap();
         let options = LaneOptions {
             lanes: 3,
             helpers: if overlap { 0 } else { 1 },
+            engine: IoEngine::Pread,
             slices: ExpertStore::slices(&layout),
             record: false,
         };
         let lanes = Arc::new(Lanes::new(files, options).unwrap());
         let arena = Arena::new(plan.total_bytes()).unwrap();
-        let options = StoreOptions { overlap, poison: true };
+        let options = StoreOptions { policy, overlap, poison: true };
         let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, options);
         for (i, (experts, rounds)) in events.iter().enumerate() {
             let layer = i % layout.layers.len();

@@ -19,13 +19,15 @@ fn base(folder: &std::path::Path) -> RunConfig {
 }
 
 fn reads(records: &common::Records) -> Vec<&ReadRecord> {
-    let read = |r| if let &Record::Read(ref read) = r { Some(read) } else { None };
-    records.0.iter().filter_map(read).collect()
+    records.0.iter().filter_map(|r| if let Record::Read(r) = r { Some(r) } else { None }).collect()
 }
 
 fn computed(records: &common::Records) -> Vec<&ComputeRecord> {
-    let compute = |r| if let &Record::Compute(ref compute) = r { Some(compute) } else { None };
-    records.0.iter().filter_map(compute).collect()
+    records
+        .0
+        .iter()
+        .filter_map(|r| if let Record::Compute(r) = r { Some(r) } else { None })
+        .collect()
 }
 
 #[test]
@@ -117,9 +119,9 @@ fn scores_name_the_chosen_experts_first() {
             assert!(scores.is_sorted_by(|a, b| a >= b) && scores[0] <= 1.0, "{scores:?}");
             // The model's weights are the scores of the chosen ones, normalised.
             let sum: f32 = scores[..k].iter().sum();
-            for slot in 0..k {
-                let weight = route.weights[k * token + slot];
-                assert!((weight - scores[slot] / sum).abs() < 1e-5, "{weight}");
+            let weights = &route.weights[k * token..k * (token + 1)];
+            for (weight, score) in weights.iter().zip(scores) {
+                assert!((weight - score / sum).abs() < 1e-5, "{weight}");
             }
         }
     }

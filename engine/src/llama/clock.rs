@@ -37,8 +37,7 @@ impl Clock {
 
     fn lap(&mut self) -> u64 {
         let now = Instant::now();
-        let ns = (now - std::mem::replace(&mut self.mark, now)).as_nanos() as u64;
-        ns
+        (now - std::mem::replace(&mut self.mark, now)).as_nanos() as u64
     }
 
     fn layer(&mut self, layer: usize) -> Option<&mut Parts> {

@@ -3,8 +3,10 @@
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
+use bmoe_trace::record::{Phase, ReadPurpose};
+
 use super::routes::{add_scores, positions, record};
-use super::shared::Shared;
+use super::shared::{Main, Shared};
 use super::sys;
 use crate::error::EngineError;
 
@@ -98,6 +100,10 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
         // SAFETY: no product runs while this node does.
         unsafe { shared.activations.reserve(main.experts.len() * op.activation_row_bytes) };
         shared.event_ready.store(true, Ordering::Release);
+        if tokens == 1 && main.batch.phase == Phase::Decode {
+            // SAFETY: thread 0; the layer's router has run, and its input is the experts' input too.
+            unsafe { read_ahead(main, op.layer) };
+        }
     }
     if main.record {
         let mut record = record(main, op.model_layer, top_k as u32, positions);
@@ -106,4 +112,24 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
         main.pending = Some(record);
     }
     main.clock.fetch(op.layer);
+}
+
+/// Asks for experts of the next layers behind this layer's own.
+///
+/// # Safety
+/// Thread 0, behind the layer's router and before its experts.
+unsafe fn read_ahead(main: &mut Main, layer: usize) {
+    let Main { store: Some(store), ahead, routers, predictor, experts, .. } = main else { return };
+    if ahead.predict_experts > 0 && layer + 1 < routers.len() {
+        // SAFETY: the routers' nodes are of the running graph; the caller's promise for the input.
+        let guesses = unsafe {
+            predictor.guess(&routers[layer], &routers[layer + 1], ahead.predict_experts as usize)
+        };
+        for expert in guesses {
+            store.read_early(layer + 1, expert, ReadPurpose::Predict);
+        }
+    }
+    if ahead.prefetch_layers > 0 {
+        store.prefetch_after(layer, experts, ahead.prefetch_layers);
+    }
 }

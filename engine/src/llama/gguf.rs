@@ -14,7 +14,8 @@ use crate::flash::layout::{ExpertLayout, ExpertTensor, LayerLayout, Projection};
 pub struct ModelInfo {
     /// `general.architecture`.
     pub arch: String,
-    /// `<arch>.block_count`.
+    /// `<arch>.block_count` without `<arch>.nextn_predict_layers`: layers for multi-token prediction are
+    /// not loaded.
     pub n_layer: u32,
     /// `<arch>.context_length`: what the model was made for; 0 = not said.
     pub context_tokens: u32,
@@ -26,9 +27,9 @@ pub struct ModelInfo {
     pub files: Vec<PathBuf>,
     /// All of them together.
     pub file_bytes: u64,
-    /// Bytes of tensor data outside the routed experts.
+    /// Bytes of tensor data outside the routed experts and outside prediction layers.
     pub dense_bytes: u64,
-    /// Tensors outside the routed experts.
+    /// Tensors outside the routed experts. Of prediction layers llama.cpp loads a few.
     pub dense: Vec<DenseTensor>,
     /// Bytes before the tensor data, all files together.
     pub header_bytes: u64,
@@ -185,6 +186,8 @@ impl ModelInfo {
         let key = |name: &str| format!("{arch}.{name}");
         let n_layer =
             main.number(&key("block_count")).ok_or_else(|| missing(key("block_count")))?;
+        let n_predict = main.number(&key("nextn_predict_layers")).unwrap_or(0);
+        let n_layer = n_layer.saturating_sub(n_predict);
         let n_expert = main.number(&key("expert_count")).unwrap_or(0);
         let n_expert_used = main.number(&key("expert_used_count")).unwrap_or(0);
 
@@ -240,12 +243,16 @@ impl ModelInfo {
                     file_bytes,
                 });
             }
+            let predicts = layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer);
             match Projection::parse(&tensor.name) {
+                Some(_) if predicts => {}
                 Some((layer, projection)) if self.n_expert > 0 => {
                     self.add_expert_tensor(file, path, layer, projection, tensor)?;
                 }
                 _ => {
-                    self.dense_bytes += tensor.bytes;
+                    if !predicts {
+                        self.dense_bytes += tensor.bytes;
+                    }
                     self.dense.push(DenseTensor {
                         name: tensor.name,
                         file,
@@ -343,6 +350,11 @@ impl ModelInfo {
         }
         Ok(())
     }
+}
+
+/// The layer that a tensor's name gives, `blk.<layer>.…`.
+fn layer_of(tensor_name: &str) -> Option<u32> {
+    tensor_name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
 /// All files of a split model, from the path of any one of them.

@@ -28,6 +28,8 @@ use super::kernel::{Kernel, tiled_forced};
 use super::matmul::{self, MatmulOp};
 use super::model::Model;
 use super::nodes::NodeTrace;
+use super::predict::{Predictor, Router};
+pub use super::shared::Ahead;
 use super::shared::{Batch, Main, Shared, Worker};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
@@ -50,6 +52,8 @@ pub struct Hook {
 pub struct HookOptions {
     /// Route records are wanted.
     pub record: bool,
+    /// What is read ahead.
+    pub ahead: Ahead,
     /// So many of the router's best experts of every token are recorded with their scores.
     pub scores: u32,
     /// What is measured inside the graph.
@@ -65,7 +69,7 @@ impl Hook {
     /// A hook for a model. `store` is there in `stream` mode.
     #[must_use]
     pub fn new(info: &ModelInfo, store: Option<ExpertStore>, options: HookOptions) -> Box<Self> {
-        let HookOptions { record, scores, compute_trace, ubatch_tokens, stop } = options;
+        let HookOptions { record, ahead, scores, compute_trace, ubatch_tokens, stop } = options;
         let layers = info.experts.layers.len();
         let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
         let overlap = store.as_ref().is_some_and(ExpertStore::overlaps);
@@ -78,6 +82,9 @@ impl Hook {
             weight_nodes: vec![std::ptr::null(); layers],
             order: vec![Vec::new(); layers],
             ids_nodes: vec![std::ptr::null(); layers],
+            routers: vec![Router::UNKNOWN; layers],
+            predictor: Predictor::default(),
+            ahead,
             experts: Vec::new(),
             batch: Batch {
                 turn: 0,
@@ -279,6 +286,11 @@ impl Hook {
                 replace(node, matmul::matmul, op.cast_mut().cast(), self.threads as i32);
             }
             _ => {
+                if main.ahead.predict_experts > 0
+                    && let Some(layer) = logits_layer(node).and_then(|l| self.layer_of.get(&l))
+                {
+                    main.routers[*layer].learn(node);
+                }
                 if let Some(layer) = weights_layer(node) {
                     if let Some(&layer) = self.layer_of.get(&layer) {
                         main.weight_nodes[layer] = node;
@@ -335,16 +347,26 @@ fn learn_order(main: &mut Main, op: &MatmulOp) {
 /// The layer of a node that holds router weights at some stage: `ffn_moe_weights-7`,
 /// `ffn_moe_weights_norm-7`, ... (but not the sums that they are divided by).
 fn weights_layer(node: &sys::ggml_tensor) -> Option<u32> {
-    const PREFIX: &[u8] = b"ffn_moe_weights";
+    let (stage, layer) = stage_and_layer(node, b"ffn_moe_weights")?;
+    matches!(stage, "" | "_norm" | "_softmax" | "_scaled").then_some(layer)
+}
+
+/// The layer of a node that holds the router's products, with or without its bias.
+fn logits_layer(node: &sys::ggml_tensor) -> Option<u32> {
+    let (stage, layer) = stage_and_layer(node, b"ffn_moe_logits")?;
+    matches!(stage, "" | "_biased").then_some(layer)
+}
+
+/// Splits a node's name, `<prefix><stage>-<layer>`.
+fn stage_and_layer<'a>(node: &'a sys::ggml_tensor, prefix: &[u8]) -> Option<(&'a str, u32)> {
     // Most nodes are told apart by their first bytes; this runs for every node of every token.
-    if !node.name.iter().zip(PREFIX).all(|(a, b)| *a as u8 == *b) {
+    if !node.name.iter().zip(prefix).all(|(a, b)| *a as u8 == *b) {
         return None;
     }
     // SAFETY: ggml terminates names.
     let name = unsafe { CStr::from_ptr(node.name.as_ptr()) }.to_str().ok()?;
-    let rest = &name[PREFIX.len()..];
-    let (stage, layer) = rest.split_once('-')?;
-    matches!(stage, "" | "_norm" | "_softmax" | "_scaled").then(|| layer.parse().ok())?
+    let (stage, layer) = name[prefix.len()..].split_once('-')?;
+    Some((stage, layer.parse().ok()?))
 }
 
 type CustomOp = unsafe extern "C" fn(*mut sys::ggml_tensor, i32, i32, *mut c_void);

@@ -25,6 +25,7 @@ mod matmul;
 pub mod memory;
 pub mod model;
 mod nodes;
+mod predict;
 mod routes;
 pub mod sampler;
 mod shared;

@@ -168,6 +168,16 @@ impl Model {
         unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) as usize }
     }
 
+    /// Whether positions can't be removed from the model's state, as it is recurrent in all or some layers.
+    #[must_use]
+    pub fn has_recurrent_state(&self) -> bool {
+        // SAFETY: the model is loaded.
+        unsafe {
+            sys::llama_model_is_recurrent(self.model.as_ptr())
+                || sys::llama_model_is_hybrid(self.model.as_ptr())
+        }
+    }
+
     /// Whether a token ends the text.
     #[must_use]
     pub fn ends_text(&self, token: i32) -> bool {
@@ -180,17 +190,6 @@ impl Model {
     pub fn is_control(&self, token: i32) -> bool {
         // SAFETY: the vocabulary is the model's.
         unsafe { sys::llama_vocab_is_control(self.vocab.as_ptr(), token) }
-    }
-
-    /// Whether the model keeps a running state (recurrent or hybrid), from which single tokens can't be
-    /// taken away again.
-    #[must_use]
-    pub fn keeps_running_state(&self) -> bool {
-        // SAFETY: the model is loaded.
-        unsafe {
-            sys::llama_model_is_recurrent(self.model.as_ptr())
-                || sys::llama_model_is_hybrid(self.model.as_ptr())
-        }
     }
 
     /// Text of the token that begins every text; empty when there is none.

@@ -38,14 +38,12 @@ pub(super) fn record(main: &Main, layer: u32, top_k: u32, positions: Vec<u32>) -
         scores: Vec::new(),
     };
     if let Some(store) = &main.store {
-        let (experts, hits) = store.event_experts();
         let expert_bytes = store.event_expert_bytes();
-        record.distinct = experts.to_vec();
-        record.residency = (0..experts.len())
-            .map(|i| if i < hits { Residency::Hit } else { Residency::Miss })
-            .collect();
-        record.read_bytes =
-            (0..experts.len()).map(|i| if i < hits { 0 } else { expert_bytes }).collect();
+        for (expert, residency) in store.event_experts() {
+            record.distinct.push(expert);
+            record.residency.push(residency);
+            record.read_bytes.push(if residency == Residency::Miss { expert_bytes } else { 0 });
+        }
     }
     record
 }

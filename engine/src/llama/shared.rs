@@ -10,6 +10,7 @@ use bmoe_trace::record::{Phase, RouteRecord};
 use super::clock::Clock;
 use super::kernel::StockProduct;
 use super::nodes::NodeTrace;
+use super::predict::{Predictor, Router};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
@@ -77,6 +78,10 @@ pub(super) struct Main {
     pub(super) order: Vec<Vec<usize>>,
     /// The node with the chosen experts, per layer.
     pub(super) ids_nodes: Vec<*const sys::ggml_tensor>,
+    /// Routers, per layer.
+    pub(super) routers: Vec<Router>,
+    pub(super) predictor: Predictor,
+    pub(super) ahead: Ahead,
     /// Accesses of the current event.
     pub(super) experts: Vec<u16>,
     pub(super) batch: Batch,
@@ -86,6 +91,15 @@ pub(super) struct Main {
     pub(super) scores: usize,
     /// Records of nodes, when they are wanted.
     pub(super) nodes: Option<NodeTrace>,
+}
+
+/// What is read before a layer asks for it, while tokens are generated.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ahead {
+    /// What the previous token used in so many of the next layers.
+    pub prefetch_layers: u32,
+    /// So many of the experts that the next layer's router names.
+    pub predict_experts: u32,
 }
 
 /// Where in the run the graph is.

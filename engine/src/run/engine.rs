@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::cores::{Cores, Pinned};
 use super::generate::RunOptions;
-use super::prepare::{Flash, resolve, shape};
+use super::prepare::{Flash, policy, resolve, shape};
 use super::process::{bytes_read, rss};
 use super::recorder::{Recorder, hex};
 use super::request::{GeneratedToken, Request, TurnReport};
@@ -27,7 +27,7 @@ use crate::error::{CANCEL, EngineError};
 use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
-use crate::llama::hook::{Hook, HookOptions};
+use crate::llama::hook::{Ahead, Hook, HookOptions};
 use crate::llama::memory::Checkpoint;
 use crate::llama::model::Model;
 use crate::llama::sampler::Sampler;
@@ -110,6 +110,9 @@ impl<'s> Engine<'s> {
         let info = ModelInfo::read(&config.model)?;
         if config.mode == Mode::Stream {
             info.check_streamable()?;
+            if let Some(warning) = crate::arch::warning(&info.arch) {
+                let _ = writeln!(std::io::stderr(), "warning: {warning}");
+            }
         }
         let config = resolve(config, &info)?;
         check_text(&config, &info)?;
@@ -299,13 +302,10 @@ fn load(
     recorder.emit(&Record::Start(Box::new(start)))?;
 
     let flash = match config.mode {
-        Mode::Stream => Some(Flash::open(config, info, cores)?),
+        Mode::Stream => Some(Flash::open(config, info, cores, &options.faults)?),
         Mode::Mmap | Mode::Resident => None,
     };
-    let io_engine = match config.mode {
-        Mode::Stream => IoEngineUsed::Pread,
-        Mode::Mmap | Mode::Resident => IoEngineUsed::NotApplicable,
-    };
+    let io_engine = flash.as_ref().map_or(IoEngineUsed::NotApplicable, Flash::io_engine);
     let direct_io = flash.as_ref().map_or(DirectIo::NotApplicable, |f| f.direct_io.clone());
     let read_before = bytes_read();
     let stop = Arc::clone(&options.stop);
@@ -322,12 +322,17 @@ fn load(
         ),
         _ => None,
     };
-    let store_options = StoreOptions { overlap: config.overlap, poison: options.poison };
+    let store_options =
+        StoreOptions { policy: policy(config)?, overlap: config.overlap, poison: options.poison };
     let store = flash.map(|f| f.into_store(info, store_options));
     let (cache_budget_bytes, event_room_bytes) =
         store.as_ref().map_or((0, 0), |s| (s.plan().budget_bytes, s.plan().event_room_bytes));
     let hook_options = HookOptions {
         record: recorder.wants_routes(),
+        ahead: Ahead {
+            prefetch_layers: config.prefetch_layers,
+            predict_experts: config.predict_experts,
+        },
         scores: config.trace_scores,
         compute_trace: config.compute_trace,
         ubatch_tokens: config.ubatch_tokens,

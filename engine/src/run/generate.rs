@@ -12,6 +12,7 @@ use super::engine::Engine;
 use super::request::Request;
 use super::sinks::RecordSink;
 use crate::error::EngineError;
+use crate::flash::fault::Faults;
 
 /// What a run needs beside its configuration.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub struct RunOptions {
     pub verbose: bool,
     /// Overwrite freed memory of experts, so that a stale read can't pass by luck (for tests).
     pub poison: bool,
+    /// Faults on the way to the experts (for tests).
+    pub faults: Faults,
     /// Set to a signal's number to stop the run.
     pub stop: Arc<AtomicUsize>,
 }
@@ -32,6 +35,7 @@ impl Default for RunOptions {
             started: Instant::now(),
             verbose: false,
             poison: false,
+            faults: Faults::default(),
             stop: Arc::new(AtomicUsize::new(0)),
         }
     }

@@ -1,16 +1,21 @@
 //! From a configuration to a model that is ready: checks, memory, files.
 
+use std::io::Write as _;
+
+use bmoe_cache::{PolicyKind, UnknownPolicy};
 use bmoe_trace::config::DenseWeights;
-use bmoe_trace::record::{DirectIo, LayerShape, ModelShape};
+use bmoe_trace::record::{DirectIo, IoEngineUsed, LayerShape, ModelShape};
 use bmoe_trace::{Mode, RunConfig};
 
 use super::budget;
 use super::cores::Cores;
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
+use crate::flash::fault::Faults;
 use crate::flash::file::SliceFiles;
 use crate::flash::lanes::{LaneOptions, Lanes, MAX_LANES};
 use crate::flash::memory::MemoryPlan;
+use crate::flash::probe;
 use crate::flash::store::{ExpertStore, StoreOptions};
 use crate::llama::gguf::ModelInfo;
 
@@ -76,6 +81,7 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
                 resolved.io_threads
             ));
         }
+        policy(&resolved)?;
         budget::check(&resolved, &info.experts)?;
     } else if resolved.dense_weights != DenseWeights::default() {
         return refuse(format!(
@@ -84,6 +90,17 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
         ));
     }
     Ok(resolved)
+}
+
+/// The policy that a configuration names.
+///
+/// # Errors
+/// There is none of that name.
+pub(super) fn policy(config: &RunConfig) -> Result<PolicyKind, EngineError> {
+    config
+        .cache_policy
+        .parse()
+        .map_err(|e: UnknownPolicy| EngineError::Config(format!("--cache-policy: {e}")))
 }
 
 /// The model's shape as records carry it.
@@ -120,26 +137,42 @@ impl Flash {
         config: &RunConfig,
         info: &ModelInfo,
         cores: Option<&Cores>,
+        faults: &Faults,
     ) -> Result<Self, EngineError> {
         let plan =
             MemoryPlan::new(&info.experts, budget::fixed_bytes(config), config.n_expert_used);
         let out_of_memory = |source| EngineError::Memory { mib: plan.total_bytes() >> 20, source };
         let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
-        let probe = info.experts.layers[0].tensors[0].offset;
-        let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, probe)?;
+        let probes = probe::probes(&info.experts);
+        let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, &probes)?;
+        let reads_ahead = config.prefetch_layers > 0 || config.predict_experts > 0;
         let options = LaneOptions {
             lanes: config.io_threads,
-            helpers: if config.overlap { 0 } else { config.threads },
+            // Reading ahead needs lanes that are idle while others compute.
+            helpers: if config.overlap || reads_ahead { 0 } else { config.threads },
+            engine: config.io_engine,
             slices: ExpertStore::slices(&info.experts),
             record: config.io_trace,
         };
+        let files = files.with_faults(faults.clone());
         let start = || Lanes::new(files, options);
         let lanes = match cores {
             Some(cores) => cores.apart(start)?,
             None => start(),
         }
         .map_err(out_of_memory)?;
+        if let IoEngineUsed::UringUnavailable { reason } = lanes.engine() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: io_uring is not available, reads use pread: {reason}"
+            );
+        }
         Ok(Self { plan, arena, lanes, direct_io })
+    }
+
+    /// What hands the reads to the kernel.
+    pub(super) fn io_engine(&self) -> IoEngineUsed {
+        self.lanes.engine().clone()
     }
 
     /// The store.

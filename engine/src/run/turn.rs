@@ -120,7 +120,7 @@ impl Engine<'_> {
         let prefix = match (held, keep) {
             (0, _) => Prefix::New,
             (_, 0) => Prefix::Prefilled,
-            _ if model.keeps_running_state() && keep < held => Prefix::Checkpoint,
+            _ if model.has_recurrent_state() && keep < held => Prefix::Checkpoint,
             _ => Prefix::Kept,
         };
         let steps = asked.min(room - computed);
@@ -129,7 +129,7 @@ impl Engine<'_> {
 
     /// The most tokens, up to `wanted`, that the context can go back to.
     fn reachable(&self, wanted: usize) -> usize {
-        if wanted == self.transcript.len() || !self.context.model().keeps_running_state() {
+        if wanted == self.transcript.len() || !self.context.model().has_recurrent_state() {
             return wanted;
         }
         let reached = self.checkpoints.iter().rev().map(|c| c.tokens() as usize);
@@ -142,7 +142,7 @@ impl Engine<'_> {
         self.checkpoints.retain(|c| c.tokens() as usize <= tokens);
         if tokens == 0 {
             self.context.forget_all();
-        } else if self.context.model().keeps_running_state() && tokens < self.transcript.len() {
+        } else if self.context.model().has_recurrent_state() && tokens < self.transcript.len() {
             let checkpoint = self.checkpoints.last().expect("reachable tokens have a checkpoint");
             self.context.restore(checkpoint)?;
         } else if !self.context.forget_from(tokens as u32) {
@@ -158,7 +158,7 @@ impl Engine<'_> {
     fn save_state(&mut self) -> Result<(), EngineError> {
         let tokens = self.transcript.len() as u32;
         let saved = self.checkpoints.last().is_some_and(|c| c.tokens() == tokens);
-        if tokens == 0 || saved || !self.context.model().keeps_running_state() {
+        if tokens == 0 || saved || !self.context.model().has_recurrent_state() {
             return Ok(());
         }
         if self.checkpoints.len() == CHECKPOINTS {
@@ -252,7 +252,7 @@ impl Engine<'_> {
 
     /// Takes back what a cancelled turn did to the context, which may have stopped anywhere.
     fn undo(&mut self, keep: usize) -> Result<(), EngineError> {
-        if self.context.model().keeps_running_state() {
+        if self.context.model().has_recurrent_state() {
             // Even a state that has seen as many tokens as it should was being written to.
             let reached = self.checkpoints.iter().rposition(|c| c.tokens() as usize <= keep);
             let tokens = reached.map_or(0, |i| self.checkpoints[i].tokens() as usize);

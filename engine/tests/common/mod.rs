@@ -51,7 +51,7 @@ pub fn prompt(tokens: usize) -> String {
 }
 
 /// Every record of a run.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Records(pub Vec<Record>);
 
 impl RecordSink for Records {

@@ -9,12 +9,16 @@ const BLOCK: usize = 64;
 /// Two estimates closer than this (relative) are compared exactly: each is off by less than 2e-7.
 const MARGIN: f32 = 1e-6;
 
+/// No token: a resident of the block was used, came or went since.
+const CHANGED: i32 = -1;
+
 /// Least frequently and recently used: the lowest `touches / (tokens since the last use + 1)` goes first,
 /// among equals the smallest key. Counts outlive eviction.
 ///
 /// All values fall from token to token, each at its own rate, so no order can be kept: an eviction
 /// looks at all residents. It does so with an estimate in single precision, several at a time, and
-/// compares exactly (in integers) what is within the estimate's error of the best.
+/// compares exactly (in integers) what is within the estimate's error of the best. Between two evictions
+/// only the estimates of blocks in which something changed are made anew.
 #[derive(Debug, Clone)]
 pub struct Lfru {
     /// Touches ever of every entry.
@@ -35,30 +39,57 @@ struct Residents {
     inverse: Vec<f32>,
     /// Where each entry is in the arrays.
     position: Vec<u32>,
-    /// Highest estimate of every [`BLOCK`] residents, during one eviction.
+    /// Highest estimate of every [`BLOCK`] residents, and the token that it holds for.
     block_max: Vec<f32>,
+    block_token: Vec<i32>,
 }
 
 impl Residents {
-    /// The highest `(tokens since the last use + 1) / touches` of every block.
+    /// Brings the highest `(tokens since the last use + 1) / touches` of every block up to date.
     fn estimate_blocks(&mut self, token: i32) {
-        self.block_max.clear();
-        for (last, inverse) in self.last.chunks(BLOCK).zip(self.inverse.chunks(BLOCK)) {
-            let mut max = [0.0_f32; LANES];
-            let (last, last_rest) = last.as_chunks::<LANES>();
-            let (inverse, inverse_rest) = inverse.as_chunks::<LANES>();
-            for (last, inverse) in last.iter().zip(inverse) {
-                for lane in 0..LANES {
-                    let estimate = estimate(token, last[lane], inverse[lane]);
-                    max[lane] = if estimate > max[lane] { estimate } else { max[lane] };
-                }
+        let blocks = self.keys.len().div_ceil(BLOCK);
+        self.block_max.resize(blocks, 0.0);
+        self.block_token.resize(blocks, CHANGED);
+        for (block, (last, inverse)) in
+            self.last.chunks(BLOCK).zip(self.inverse.chunks(BLOCK)).enumerate()
+        {
+            if self.block_token[block] != token {
+                self.block_token[block] = token;
+                self.block_max[block] = highest_estimate(token, last, inverse);
             }
-            for (last, inverse) in last_rest.iter().zip(inverse_rest) {
-                max[0] = max[0].max(estimate(token, *last, *inverse));
-            }
-            self.block_max.push(max.into_iter().fold(0.0, f32::max));
         }
     }
+
+    /// Sets when a resident was used and how often.
+    #[inline]
+    fn set(&mut self, at: usize, token: i32, inverse: f32) {
+        self.last[at] = token;
+        self.inverse[at] = inverse;
+        self.changed(at);
+    }
+
+    #[inline]
+    fn changed(&mut self, at: usize) {
+        if let Some(token) = self.block_token.get_mut(at / BLOCK) {
+            *token = CHANGED;
+        }
+    }
+}
+
+fn highest_estimate(token: i32, last: &[i32], inverse: &[f32]) -> f32 {
+    let mut max = [0.0_f32; LANES];
+    let (last, last_rest) = last.as_chunks::<LANES>();
+    let (inverse, inverse_rest) = inverse.as_chunks::<LANES>();
+    for (last, inverse) in last.iter().zip(inverse) {
+        for lane in 0..LANES {
+            let estimate = estimate(token, last[lane], inverse[lane]);
+            max[lane] = if estimate > max[lane] { estimate } else { max[lane] };
+        }
+    }
+    for (last, inverse) in last_rest.iter().zip(inverse_rest) {
+        max[0] = max[0].max(estimate(token, *last, *inverse));
+    }
+    max.into_iter().fold(0.0, f32::max)
 }
 
 /// Wrapping, since a check for overflow would keep this from being done on several at a time; tokens
@@ -108,6 +139,8 @@ impl Lfru {
 
     fn remove(&mut self, at: usize) -> Key {
         let residents = &mut self.residents;
+        residents.changed(at);
+        residents.changed(residents.keys.len() - 1);
         let victim = residents.keys.swap_remove(at);
         residents.last.swap_remove(at);
         residents.inverse.swap_remove(at);
@@ -139,15 +172,14 @@ impl Policy for Lfru {
         let touches = &mut self.touches[key.index()];
         *touches = touches.saturating_add(1);
         let at = self.residents.position[key.index()] as usize;
-        self.residents.last[at] = self.token;
-        self.residents.inverse[at] = 1.0 / *touches as f32;
+        self.residents.set(at, self.token, 1.0 / *touches as f32);
     }
 
     #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let mut victim = None;
-        // At most twice: when all that come into question are protected, all protected ones step aside.
-        loop {
+        // Twice when all that come into question are protected: then all protected ones step aside.
+        for _ in 0..2 {
             self.residents.estimate_blocks(self.token);
             let max = self.residents.block_max.iter().copied().fold(0.0, f32::max);
             if max == 0.0 {
@@ -157,9 +189,10 @@ impl Policy for Lfru {
             if victim.is_some() {
                 break;
             }
-            for (at, key) in self.residents.keys.iter().enumerate() {
-                if protected(Key(*key)) {
+            for at in 0..self.residents.keys.len() {
+                if protected(Key(self.residents.keys[at])) {
                     self.residents.inverse[at] = 0.0;
+                    self.residents.changed(at);
                     self.aside.push(at);
                 }
             }
@@ -167,6 +200,7 @@ impl Policy for Lfru {
         for at in self.aside.drain(..) {
             let key = self.residents.keys[at];
             self.residents.inverse[at] = 1.0 / self.touches[key as usize] as f32;
+            self.residents.changed(at);
         }
         victim.map(|at| self.remove(at))
     }

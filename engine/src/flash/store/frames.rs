@@ -35,6 +35,8 @@ pub(super) struct Frames {
     frames: Vec<Option<FrameId>>,
     /// Most tensors that a layer has.
     projections: usize,
+    /// What [`Regions`] needs beyond the frames in use.
+    slack_bytes: u64,
     batch: Vec<(Slice, ReadPurpose)>,
     reads: Vec<SliceRead>,
     moves: Vec<Move>,
@@ -71,6 +73,7 @@ impl Frames {
             projections: projections(&layout),
             sizes: layout.entry_sizes(),
             regions: Regions::new(&frame_sizes(&layout), arena.bytes()),
+            slack_bytes: Regions::slack_bytes(&frame_sizes(&layout)),
             layout,
             lanes,
             arena,
@@ -146,6 +149,12 @@ impl Frames {
         if self.regions.capacity() < before {
             self.arena.release(self.regions.capacity());
         }
+    }
+
+    /// Whether an expert of the layer can have frames, whatever sizes the others have.
+    pub(super) fn has_room_for(&self, layer: usize) -> bool {
+        let frame_bytes = self.layout.layers[layer].frame_bytes();
+        self.regions.live_bytes() + frame_bytes + self.slack_bytes <= self.arena.bytes()
     }
 
     /// Takes a frame for a slice and puts its read into the batch; false when there is no room.
@@ -228,17 +237,25 @@ impl Frames {
         bytes
     }
 
-    /// Blocks until everything submitted is in memory, reading on this thread too.
-    pub(super) fn complete(&mut self) -> Result<(), ReadError> {
+    /// Blocks until slices that were submitted are in memory, reading on this thread too.
+    pub(super) fn complete(
+        &mut self,
+        slices: impl Iterator<Item = Slice>,
+    ) -> Result<(), ReadError> {
         let start = Instant::now();
-        let result = self.lanes.complete();
+        self.lanes.help_with_demand();
+        let queue = self.lanes.queue();
+        let mut whole = true;
+        for slice in slices {
+            whole &= queue.wait_for(self.index(slice) as u32);
+        }
         self.blocked_ns += start.elapsed().as_nanos() as u64;
-        result
+        if whole { Ok(()) } else { queue.take_error().map_or(Ok(()), Err) }
     }
 
     fn wait_idle(&mut self) {
         let start = Instant::now();
-        self.lanes.queue().wait_idle(None);
+        self.lanes.drain();
         self.blocked_ns += start.elapsed().as_nanos() as u64;
     }
 
@@ -257,6 +274,6 @@ impl Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         // Lanes may outlive the arena (others hold them too), but not with reads into it.
-        self.lanes.queue().wait_idle(None);
+        self.lanes.drain();
     }
 }

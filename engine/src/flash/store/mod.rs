@@ -16,14 +16,15 @@
 //! What stays behind the event is what the cache decided, so that the simulator, which runs the same
 //! cache, counts the same hits, misses and bytes.
 
+mod ahead;
 mod frames;
 mod resize;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use bmoe_cache::{Cache, Lru};
-use bmoe_trace::record::{ReadPurpose, ReadRecord};
+use bmoe_cache::{Cache, Key, PolicyKind};
+use bmoe_trace::record::{ReadPurpose, ReadRecord, Residency};
 
 use self::frames::{Frames, Slice};
 use super::arena::Arena;
@@ -53,6 +54,14 @@ pub struct StoreStats {
     pub hits: u64,
     /// Distinct experts read.
     pub misses: u64,
+    /// Experts read before a layer asked for them.
+    pub speculated: u64,
+    /// Bytes of their slices.
+    pub speculated_bytes: u64,
+    /// Hits on them.
+    pub speculated_hits: u64,
+    /// Those that left unused.
+    pub speculated_wasted: u64,
 }
 
 /// Some of an event's experts for one projection: `experts[from..to]`.
@@ -71,6 +80,8 @@ struct CurrentEvent {
     experts: Vec<u16>,
     /// How many of them were resident.
     hits: usize,
+    /// Those of the resident ones that had been read early and were not used before.
+    early: Vec<u16>,
     /// Which of them stay behind the event (parallel to `experts`).
     stays: Vec<bool>,
     /// All slices have a frame.
@@ -86,24 +97,33 @@ struct CurrentEvent {
 }
 
 /// How a store works.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct StoreOptions {
+    /// Which experts stay.
+    pub policy: PolicyKind,
     /// Rounds are handed out while their reads run.
     pub overlap: bool,
     /// Overwrite freed memory, so that a stale read can't pass by luck (for tests).
     pub poison: bool,
 }
 
+/// Seed of policies that choose at random: runs repeat.
+const POLICY_SEED: u64 = 0;
+
 /// Experts in memory and the way to get more of them.
 #[derive(Debug)]
 pub struct ExpertStore {
-    cache: Cache<Lru>,
+    cache: Cache,
     frames: Frames,
     plan: MemoryPlan,
     /// Projections of each layer in the order in which the graph multiplies with them.
     order: Vec<Vec<usize>>,
     event: CurrentEvent,
+    /// What the last token used, by layer; kept by [`Self::prefetch_after`].
+    last_token: Vec<Vec<u16>>,
     stats: StoreStats,
+    /// Wasted experts up to when the numbers were last taken.
+    wasted_before: u64,
     peak_cache_bytes: u64,
     overlap: bool,
 }
@@ -126,12 +146,18 @@ impl ExpertStore {
     ) -> Self {
         let sizes = layout.entry_sizes();
         Self {
-            cache: Cache::new(sizes.clone(), plan.budget_bytes, Lru::new(sizes.entries())),
+            cache: Cache::new(
+                sizes.clone(),
+                plan.budget_bytes,
+                options.policy.build(&sizes, POLICY_SEED),
+            ),
             order: layout.layers.iter().map(|l| (0..l.tensors.len()).collect()).collect(),
             frames: Frames::new(layout, plan.budget_bytes, lanes, arena, options.poison),
             plan,
             event: CurrentEvent::default(),
+            last_token: Vec::new(),
             stats: StoreStats::default(),
+            wasted_before: 0,
             peak_cache_bytes: 0,
             overlap: options.overlap,
         }
@@ -161,9 +187,11 @@ impl ExpertStore {
         let outcome = self.cache.event(layer, experts);
         self.stats.hits += outcome.hits.len() as u64;
         self.stats.misses += outcome.misses.len() as u64;
+        self.stats.speculated_hits += outcome.prefetch_hits.len() as u64;
         let event = &mut self.event;
         event.layer = layer;
         event.hits = outcome.hits.len();
+        event.early.clone_from(&outcome.prefetch_hits);
         event.experts.clear();
         event.experts.extend(outcome.hits.iter().chain(&outcome.misses));
         let evicted = outcome.evicted.clone();
@@ -174,17 +202,18 @@ impl ExpertStore {
         event.next.resize(self.frames.tensors(layer), 0);
         self.peak_cache_bytes = self.peak_cache_bytes.max(self.cache.resident_bytes());
 
-        for key in evicted {
-            let (layer, expert) = (self.cache.sizes().layer(key), self.cache.sizes().expert(key));
-            for projection in 0..self.frames.tensors(layer) {
-                self.frames.free(Slice { layer, expert, projection });
-            }
-        }
+        self.free_entries(&evicted);
         self.promote_hits();
         self.event.whole = self.reserve_all();
         self.submit();
         self.event.round_bytes = self.frames.free_bytes() / 2;
-        let result = if self.overlap { Ok(()) } else { self.frames.complete() };
+        let mut result = Ok(());
+        if !self.overlap && self.event.whole {
+            for projection in 0..self.event.next.len() {
+                let round = Round { projection, from: 0, to: self.event.experts.len() };
+                result = result.and(self.complete(round));
+            }
+        }
         self.count_time(start);
         result
     }
@@ -219,7 +248,7 @@ impl ExpertStore {
             if self.overlap {
                 self.read_ahead(round);
             } else {
-                result = self.frames.complete();
+                result = self.complete(round);
             }
         }
         self.event.next[projection] = round.to;
@@ -270,10 +299,19 @@ impl ExpertStore {
         (self.frames.lanes().queue().state(index) != SliceState::Ready).then_some(index)
     }
 
-    /// Distinct experts of the current event, resident ones first, and how many were resident.
-    #[must_use]
-    pub fn event_experts(&self) -> (&[u16], usize) {
-        (&self.event.experts, self.event.hits)
+    /// Distinct experts of the current event, resident ones first, and how each was found.
+    pub fn event_experts(&self) -> impl Iterator<Item = (u16, Residency)> {
+        let event = &self.event;
+        event.experts.iter().enumerate().map(|(i, &expert)| {
+            let residency = if i >= event.hits {
+                Residency::Miss
+            } else if event.early.contains(&expert) {
+                Residency::PrefetchHit
+            } else {
+                Residency::Hit
+            };
+            (expert, residency)
+        })
     }
 
     /// Bytes of one expert of the current event's layer.
@@ -285,6 +323,8 @@ impl ExpertStore {
     /// The numbers since the last call.
     pub fn take_stats(&mut self) -> StoreStats {
         let reads = self.frames.lanes().queue().take_stats();
+        let wasted = self.cache.counts().prefetch_wasted;
+        self.stats.speculated_wasted = wasted - std::mem::replace(&mut self.wasted_before, wasted);
         StoreStats {
             lane_busy_ns: reads.lane_busy_ns,
             io_active_ns: reads.active_ns,
@@ -356,6 +396,23 @@ impl ExpertStore {
 
     fn submit(&mut self) {
         self.stats.expert_read_bytes += self.frames.submit();
+    }
+
+    /// Blocks until a round's slices are in memory.
+    fn complete(&mut self, round: Round) -> Result<(), ReadError> {
+        let Round { projection, from, to } = round;
+        let layer = self.event.layer;
+        let experts = &self.event.experts[from..to];
+        self.frames.complete(experts.iter().map(|&expert| Slice { layer, expert, projection }))
+    }
+
+    fn free_entries(&mut self, entries: &[Key]) {
+        for &key in entries {
+            let (layer, expert) = (self.cache.sizes().layer(key), self.cache.sizes().expert(key));
+            for projection in 0..self.frames.tensors(layer) {
+                self.frames.free(Slice { layer, expert, projection });
+            }
+        }
     }
 
     /// Frees what the event leaves behind but the cache doesn't keep.
