@@ -53,7 +53,7 @@ impl Engine {
     }
 
     fn done(&mut self) -> Done {
-        self.until(|line| if let Line::Done(done) = line { Some(done.clone()) } else { None })
+        self.until(|line| if let Line::Done(done) = line { Some((**done).clone()) } else { None })
     }
 
     fn error(&mut self) -> ErrorLine {

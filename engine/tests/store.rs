@@ -64,6 +64,8 @@ proptest! {
         uring in any::<bool>(),
         order in Just(vec![0usize, 1, 2]).prop_shuffle(),
         events in prop::collection::vec(prop::collection::vec(0u16..N_EXPERT as u16, 1..12), 1..25),
+        // Share of the first budget, now and then.
+        resizes in prop::collection::vec(prop::option::weighted(0.3, 0u64..101), 25),
     ) {
         // Beside the sources: on the disk that the project is on, not on a tmpfs.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -90,6 +92,12 @@ proptest! {
         let mut expected_bytes = 0;
         for (i, experts) in events.iter().enumerate() {
             let layer = i % layout.layers.len();
+            if let Some(share) = resizes[i] {
+                let budget = plan.budget_bytes * share / 100;
+                let evicted = cache.set_budget(budget).len() as u64;
+                prop_assert_eq!(store.resize(budget), evicted);
+                prop_assert!(store.resident_bytes() <= budget);
+            }
             let outcome = cache.event(layer, experts).clone();
             expected_bytes += outcome.misses.len() as u64 * layout.layers[layer].expert_bytes();
             store.begin(i as u32, layer, experts).unwrap();

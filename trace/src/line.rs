@@ -22,7 +22,7 @@ pub enum Line {
     /// A token was generated.
     Progress(Progress),
     /// The request (in a one-shot run: the run) came to its end.
-    Done(Done),
+    Done(Box<Done>),
     /// The request was rejected, or the engine failed.
     Error(ErrorLine),
 }
@@ -257,7 +257,7 @@ impl Line {
             "PREFILL" => body(json).map(Self::Prefill),
             "LOAD" => body(json).map(Self::Load),
             "PROGRESS" => body(json).map(Self::Progress),
-            "DONE" => body(json).map(Self::Done),
+            "DONE" => body(json).map(|done| Self::Done(Box::new(done))),
             "ERROR" => body(json).map(Self::Error),
             _ => None,
         }

@@ -163,7 +163,7 @@ impl Splitter {
         match self.marks {
             None => {
                 let all = std::mem::take(&mut self.pending);
-                self.to_text(&all, &mut delta);
+                self.add_text(&all, &mut delta);
             }
             Some(Marks::Tags { open, close }) => while self.step_tags(open, close, &mut delta) {},
             Some(Marks::Channels) => while self.step_channels(&mut delta) {},
@@ -185,19 +185,21 @@ impl Splitter {
         let mut delta = Delta::default();
         let rest = std::mem::take(&mut self.pending);
         match self.state {
-            State::Thoughts => self.to_reasoning(rest.trim_end(), &mut delta),
+            State::Thoughts => self.add_reasoning(rest.trim_end(), &mut delta),
             State::Header => {}
-            State::Start | State::UnmarkedAnswer | State::Answer => self.to_text(&rest, &mut delta),
+            State::Start | State::UnmarkedAnswer | State::Answer => {
+                self.add_text(&rest, &mut delta)
+            }
         }
         delta
     }
 
-    fn to_text(&mut self, text: &str, delta: &mut Delta) {
+    fn add_text(&mut self, text: &str, delta: &mut Delta) {
         self.text.push_str(text);
         delta.text.push_str(text);
     }
 
-    fn to_reasoning(&mut self, text: &str, delta: &mut Delta) {
+    fn add_reasoning(&mut self, text: &str, delta: &mut Delta) {
         self.reasoning.push_str(text);
         delta.reasoning.push_str(text);
     }
@@ -215,14 +217,14 @@ impl Splitter {
         let sure = self.pending.len() - held_back(&self.pending, marks);
         let sure = self.pending[..sure].trim_end().len();
         let thoughts = self.take(sure);
-        self.to_reasoning(&thoughts, delta);
+        self.add_reasoning(&thoughts, delta);
     }
 
     /// Gives the answer what can't be a mark.
     fn give_answer(&mut self, marks: &[&str], delta: &mut Delta) {
         let sure = self.pending.len() - held_back(&self.pending, marks);
         let answer = self.take(sure);
-        self.to_text(&answer, delta);
+        self.add_text(&answer, delta);
     }
 
     /// One step of the two marks' way; false when more text is needed.
@@ -249,7 +251,7 @@ impl Splitter {
                 let thoughts = thoughts[..at].trim_end();
                 let thoughts =
                     if self.reasoning.is_empty() { thoughts.trim_start() } else { thoughts };
-                self.to_reasoning(thoughts, delta);
+                self.add_reasoning(thoughts, delta);
                 self.state = State::Answer;
                 true
             }
@@ -298,9 +300,9 @@ impl Splitter {
         let before = self.take(at + mark.len());
         let before = &before[..at];
         match self.state {
-            State::Thoughts => self.to_reasoning(before.trim_end(), delta),
+            State::Thoughts => self.add_reasoning(before.trim_end(), delta),
             State::Header => self.channel.push_str(before),
-            State::Start | State::UnmarkedAnswer | State::Answer => self.to_text(before, delta),
+            State::Start | State::UnmarkedAnswer | State::Answer => self.add_text(before, delta),
         }
         if mark == MESSAGE {
             // Without a channel (a role only) it is an answer; `commentary` is for tools, not for people.
@@ -308,7 +310,7 @@ impl Splitter {
             let answer = name.starts_with("final") || name.is_empty();
             self.state = if answer { State::Answer } else { State::Thoughts };
             if !answer && !self.reasoning.is_empty() {
-                self.to_reasoning("\n", delta);
+                self.add_reasoning("\n", delta);
             }
         } else {
             // The role stands between start and channel; only the channel's name matters.
@@ -340,7 +342,10 @@ mod tests {
         let (mut reasoning, mut answer, mut reset) = (String::new(), String::new(), false);
         let mut add = |delta: Delta| {
             if delta.reset {
-                (reasoning.clear(), answer.clear());
+                {
+                    reasoning.clear();
+                    answer.clear();
+                }
                 reset = true;
             }
             reasoning += &delta.reasoning;

@@ -2,7 +2,7 @@
 //!
 //! When reads overlap with computation every lane is a thread of its own. When they don't, compute threads
 //! have nothing to do while the graph waits for flash, so they are the first lanes: the one that asks
-//! ([`Lanes::complete`]) and those that wait for it ([`Lanes::help_until`]); threads of our own are
+//! ([`Lanes::help_with_demand`]) and those that wait for it ([`Lanes::help_until`]); threads of our own are
 //! started only for lanes beyond them.
 //!
 //! With io_uring the lanes are slots of a ring that one thread serves (`uring`); compute threads only wait.

@@ -2,18 +2,20 @@
 //! bring them in.
 //!
 //! A *slice* is one expert's part of one weight tensor: the unit of reading and of memory. It knows
-//! nothing of llama.cpp. The `unsafe` here is confined to [`arena`] (raw memory), [`lanes`] and
-//! `uring` (reads into it), and to those who hand frames of the one to the other ([`store`], [`bench`]).
+//! nothing of llama.cpp. The `unsafe` here is confined to [`arena`] (raw memory), [`mapped`] (maps of files),
+//! [`lanes`] and `uring` (reads into the arena), and to those who hand frames of the one to the other
+//! ([`store`], [`read_loop`]).
 
 pub mod arena;
-pub mod bench;
 pub mod fault;
 pub mod file;
 pub mod lanes;
 pub mod layout;
+pub mod mapped;
 pub mod memory;
 pub mod probe;
 pub mod queue;
+pub mod read_loop;
 pub mod regions;
 pub mod store;
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -19,10 +19,10 @@ use self::source::{Pieces, Source};
 pub use self::table::{Report, Row};
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
-use crate::flash::bench::{Piece, ReadLoop, Stretch};
 use crate::flash::file::SliceFiles;
 use crate::flash::lanes::{LaneOptions, MAX_LANES};
 use crate::flash::queue::ReadError;
+use crate::flash::read_loop::{Piece, ReadLoop, Stretch};
 
 /// Pieces of each repeat that are compared with a buffered read.
 const CHECKED_PIECES: usize = 4;
@@ -204,4 +204,31 @@ fn compare(read_loop: &ReadLoop, files: &[std::path::PathBuf]) -> Result<(), Eng
     }
     read_loop.drop_cached();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn other_bytes_than_a_buffered_read_brings_are_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path: PathBuf = dir.path().join("f");
+        std::fs::write(&path, vec![1; 100_000]).unwrap();
+        let files = vec![path.clone()];
+        let (slice_files, _) = SliceFiles::open(&files, false, &[]).unwrap();
+        let engine = IoEngine::Pread;
+        let options = LaneOptions { lanes: 1, helpers: 0, engine, slices: 0, record: true };
+        let arena = Arena::new(ReadLoop::arena_bytes(1, 5000)).unwrap();
+        let mut read_loop = ReadLoop::new(slice_files, options, 5000, arena).unwrap();
+        let mut piece = Some(Piece { file: 0, offset: 70_000, bytes: 5000 });
+        read_loop.run(|| piece.take()).unwrap();
+        compare(&read_loop, &files).unwrap();
+        std::fs::write(&path, vec![2; 100_000]).unwrap();
+        let error = compare(&read_loop, &files).unwrap_err();
+        assert_eq!(error.exit_code(), 4);
+        assert!(error.to_string().contains("offset 70000"), "{error}");
+    }
 }

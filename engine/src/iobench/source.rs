@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::statvfs;
 
 use crate::error::EngineError;
-use crate::flash::bench::Piece;
 use crate::flash::layout::WINDOW_ALIGN;
 use crate::flash::probe::{Probe, probes};
+use crate::flash::read_loop::Piece;
 use crate::llama::gguf::ModelInfo;
 
 /// Bytes written at once to a scratch file.

@@ -7,7 +7,7 @@ use bmoe_trace::record::DirectIo;
 use serde::Serialize;
 
 use super::{BenchOptions, SourceOptions};
-use crate::flash::bench::Stretch;
+use crate::flash::read_loop::Stretch;
 
 /// One combination of size, lanes and engine.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -81,6 +81,7 @@ impl Hook {
             pending: None,
             weight_nodes: vec![std::ptr::null(); layers],
             order: vec![Vec::new(); layers],
+            other_routing: false,
             ids_nodes: vec![std::ptr::null(); layers],
             routers: vec![Router::UNKNOWN; layers],
             predictor: Predictor::default(),
@@ -268,7 +269,7 @@ impl Hook {
         // SAFETY: the caller's promise; no operation of ours is running, so thread 0 may use `main`.
         let (node, main) = unsafe { (&mut *node, &mut *self.shared.main.get()) };
         match node.op {
-            sys::GGML_OP_CUSTOM => {}
+            sys::GGML_OP_CUSTOM => main.other_routing = false,
             sys::GGML_OP_MUL_MAT_ID => {
                 let weights = node.src[0];
                 let Some(op) = self.matmul_ops.get(&(weights as usize)) else {
@@ -293,6 +294,13 @@ impl Hook {
                 }
                 if let Some(layer) = weights_layer(node) {
                     if let Some(&layer) = self.layer_of.get(&layer) {
+                        if node.op == sys::GGML_OP_GET_ROWS {
+                            // SAFETY: a node of this kind has ids.
+                            main.other_routing = unsafe { (*node.src[1]).op } == sys::GGML_OP_CPY;
+                        }
+                        if main.other_routing {
+                            return;
+                        }
                         main.weight_nodes[layer] = node;
                         if node.op == sys::GGML_OP_GET_ROWS && (main.record || main.store.is_some())
                         {

@@ -6,11 +6,16 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 use bmoe_trace::Mode;
+use bmoe_trace::config::DenseWeights;
 
-use super::expert_buffer::ExpertBufferType;
 use super::gguf::ModelInfo;
-use super::{log, sys};
+use super::hidden_buffer::HiddenBufferType;
+use super::{dense, log, sys};
 use crate::error::{EngineError, ModelError};
+use crate::flash::mapped::MappedPieces;
+
+/// Name of the experts' buffer type.
+const EXPERTS: &CStr = c"bmoe experts";
 
 /// Names of the weights that are streamed; kept in step with `Projection::parse`.
 const EXPERT_WEIGHTS: &CStr = c"^blk\\.[0-9]+\\.ffn_(gate|up|gate_up|down)_exps\\.weight$";
@@ -30,8 +35,10 @@ pub struct Model {
     model: NonNull<sys::llama_model>,
     vocab: NonNull<sys::llama_vocab>,
     experts: Vec<PlacedTensor>,
-    /// Dropped after the model that uses it.
-    _buffer_type: Option<ExpertBufferType>,
+    /// Dense weights that are mapped. Dropped after the model that uses them.
+    mapped: Option<MappedPieces>,
+    /// Dropped after the model that uses them.
+    _buffer_types: Vec<HiddenBufferType>,
     dense_read_ns: u64,
 }
 
@@ -43,29 +50,32 @@ struct Progress<'a> {
 
 impl Model {
     /// Loads the model: all of it (`resident`), a map of it (`mmap`), or everything but the experts
-    /// (`stream`). `n_expert_used` overrides the file's value when it is not 0.
+    /// (`stream`, with the dense weights where `dense` says). `n_expert_used` overrides the file's value when it
+    /// is not 0.
     ///
     /// # Errors
-    /// llama.cpp refuses the file, or `cancelled` said so.
+    /// llama.cpp refuses the file, the file can't be mapped, or `cancelled` said so.
     pub fn load(
         info: &ModelInfo,
         mode: Mode,
+        dense: DenseWeights,
         n_expert_used: u32,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, EngineError> {
-        let buffer_type = (mode == Mode::Stream).then(ExpertBufferType::new);
-        let overrides = buffer_type.as_ref().map(|b| {
-            [
-                sys::llama_model_tensor_buft_override {
-                    pattern: EXPERT_WEIGHTS.as_ptr(),
-                    buft: b.as_ptr(),
-                },
-                sys::llama_model_tensor_buft_override {
-                    pattern: std::ptr::null(),
-                    buft: std::ptr::null_mut(),
-                },
-            ]
-        });
+        let hidden: &[(&'static CStr, &CStr)] = match (mode, dense) {
+            (Mode::Mmap | Mode::Resident, _) => &[],
+            (Mode::Stream, DenseWeights::Anon) => &[(EXPERTS, EXPERT_WEIGHTS)],
+            (Mode::Stream, DenseWeights::Mmap | DenseWeights::Warm) => {
+                &[(EXPERTS, EXPERT_WEIGHTS), (dense::MAPPED, dense::ALL_WEIGHTS)]
+            }
+        };
+        let buffer_types: Vec<_> =
+            hidden.iter().map(|(name, _)| HiddenBufferType::new(name)).collect();
+        let overrides: Vec<_> = std::iter::zip(hidden, &buffer_types)
+            .map(|((_, pattern), buft)| (pattern.as_ptr(), buft.as_ptr()))
+            .chain([(std::ptr::null(), std::ptr::null_mut())])
+            .map(|(pattern, buft)| sys::llama_model_tensor_buft_override { pattern, buft })
+            .collect();
         let key_values = top_k_override(&info.arch, n_expert_used);
         let mut progress = Progress { first: None, cancelled };
 
@@ -81,9 +91,7 @@ impl Model {
         // compute the same.
         params.use_extra_bufts = false;
         params.load_mtp = false;
-        if let Some(overrides) = &overrides {
-            params.tensor_buft_overrides = overrides.as_ptr();
-        }
+        params.tensor_buft_overrides = overrides.as_ptr();
         if let Some(key_values) = &key_values {
             params.kv_overrides = key_values.as_ptr();
         }
@@ -107,14 +115,36 @@ impl Model {
             model,
             vocab: NonNull::new(vocab.cast_mut()).expect("a loaded model has a vocabulary"),
             experts: Vec::new(),
-            _buffer_type: None,
+            mapped: None,
+            _buffer_types: Vec::new(),
             dense_read_ns: if mode == Mode::Mmap { 0 } else { dense_read_ns },
         };
-        if let Some(buffer_type) = buffer_type {
-            this.experts = match_experts(info, &buffer_type.reveal())?;
-            this._buffer_type = Some(buffer_type);
+        // The model first: it uses them.
+        this._buffer_types = buffer_types;
+        if let [experts, mapped @ ..] = this._buffer_types.as_slice() {
+            this.experts = match_experts(info, &experts.reveal())?;
+            if let [mapped] = mapped {
+                let start = Instant::now();
+                let maps = dense::map(info, mapped)?;
+                let maps = this.mapped.insert(maps);
+                if dense == DenseWeights::Warm {
+                    maps.warm(cancelled).map_err(|source| ModelError::Unreadable {
+                        path: info.files[0].clone(),
+                        source,
+                    })?;
+                }
+                this.dense_read_ns = start.elapsed().as_nanos() as u64;
+            }
         }
         Ok(this)
+    }
+
+    /// Share of the dense weights' pages that is in memory; `None` when they are not mapped by us, or the kernel
+    /// doesn't tell.
+    #[must_use]
+    pub fn dense_resident(&self) -> Option<f64> {
+        let maps = self.mapped.as_ref()?;
+        Some(maps.resident_bytes()? as f64 / maps.bytes().max(1) as f64)
     }
 
     /// Time that loading spent reading weights.
@@ -285,7 +315,8 @@ fn top_k_override(arch: &str, n: u32) -> Option<[sys::llama_model_kv_override; 2
     Some(entries)
 }
 
-/// Finds every tensor of the layout among those that llama.cpp placed on the expert buffer.
+/// Finds every tensor of the layout among those that llama.cpp placed on the expert buffer. For some
+/// architectures it places prediction layers there, too, which nothing uses.
 fn match_experts(
     info: &ModelInfo,
     placed: &[*mut sys::ggml_tensor],
@@ -296,6 +327,9 @@ fn match_experts(
         let (name, bytes) = unsafe {
             (CStr::from_ptr((*tensor).name.as_ptr()).to_string_lossy(), sys::ggml_nbytes(tensor))
         };
+        if ModelInfo::layer_of(&name).is_some_and(|layer| layer >= info.n_layer) {
+            continue;
+        }
         let at = info.experts.layers.iter().enumerate().find_map(|(layer, l)| {
             let projection = l.tensors.iter().position(|t| t.name == name)?;
             Some((layer, projection))

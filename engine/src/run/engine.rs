@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use bmoe_trace::config::Think;
+use bmoe_trace::config::{DenseWeights, Think};
 use bmoe_trace::record::{DirectIo, IoEngineUsed, LoadRecord, Outcome, Record, RunEnd, RunStart};
 use bmoe_trace::{Mode, RunConfig};
 use sha2::{Digest, Sha256};
 
+use super::cores::{Cores, Pinned};
 use super::generate::RunOptions;
 use super::prepare::{Flash, policy, resolve, shape};
 use super::process::{bytes_read, rss};
@@ -51,6 +52,9 @@ use crate::llama::{LLAMA_VERSION, log};
 /// # Ok::<(), bmoe_engine::EngineError>(())
 /// ```
 pub struct Engine<'s> {
+    /// The thread that opened the engine, which is the one that decodes, on its cores. Together with the
+    /// engine it ends.
+    _pinned: Option<Pinned>,
     pub(super) config: RunConfig,
     pub(super) context: Context,
     pub(super) sampler: Sampler,
@@ -113,17 +117,28 @@ impl<'s> Engine<'s> {
         let config = resolve(config, &info)?;
         check_text(&config, &info)?;
         let sampler = Sampler::new(&config.sampling)?;
-        if config.threads > super::default_threads() {
+        let cores = Cores::of(&config.cpu_mask)?;
+        let compute_cores =
+            cores.as_ref().map_or_else(super::default_threads, |c| c.compute.len() as u32);
+        if config.threads > compute_cores {
             let _ = writeln!(
                 std::io::stderr(),
-                "warning: {} threads on {} cores: ggml's barriers spin, expect a large slowdown",
+                "warning: {} threads on {compute_cores} cores: ggml's barriers spin, expect a large slowdown",
                 config.threads,
-                super::default_threads()
+            );
+        }
+        if config.mode == Mode::Stream && cores.as_ref().is_some_and(|c| c.others.is_empty()) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: --cpu-mask {} leaves no core to the read lanes; they share those of the compute threads",
+                config.cpu_mask
             );
         }
         let mut recorder = Recorder::new(sinks, config.hash_logits);
-        match load(&config, &info, options, &mut recorder) {
+        let pinned = cores.as_ref().map(Cores::compute).transpose()?;
+        match load(&config, &info, options, cores.as_ref(), &mut recorder) {
             Ok((context, template)) => Ok(Self {
+                _pinned: pinned,
                 config,
                 context,
                 sampler,
@@ -274,6 +289,7 @@ fn load(
     config: &RunConfig,
     info: &ModelInfo,
     options: &RunOptions,
+    cores: Option<&Cores>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(Context, Option<ChatTemplate>), EngineError> {
     let start = RunStart {
@@ -287,7 +303,7 @@ fn load(
     recorder.emit(&Record::Start(Box::new(start)))?;
 
     let flash = match config.mode {
-        Mode::Stream => Some(Flash::open(config, info, &options.faults)?),
+        Mode::Stream => Some(Flash::open(config, info, cores, &options.faults)?),
         Mode::Mmap | Mode::Resident => None,
     };
     let io_engine = flash.as_ref().map_or(IoEngineUsed::NotApplicable, Flash::io_engine);
@@ -295,8 +311,9 @@ fn load(
     let read_before = bytes_read();
     let stop = Arc::clone(&options.stop);
     let cancelled = || stop.load(Ordering::Relaxed) != 0;
-    let model = Model::load(info, config.mode, config.n_expert_used, &cancelled)
-        .map_err(|e| EngineError::interrupted(stop.load(Ordering::Relaxed)).unwrap_or(e))?;
+    let model =
+        Model::load(info, config.mode, config.dense_weights, config.n_expert_used, &cancelled)
+            .map_err(|e| EngineError::interrupted(stop.load(Ordering::Relaxed)).unwrap_or(e))?;
     let read_bytes = read_before.zip(bytes_read()).map(|(before, after)| after - before);
 
     let template = match &info.chat_template {
@@ -332,7 +349,7 @@ fn load(
     };
     let dense_read_ns = model.dense_read_ns();
     let context = Context::new(Rc::new(model), params, hook)?;
-    let (dense_read_bytes, expert_read_bytes) = loaded_bytes(config.mode, info, read_bytes);
+    let (dense_read_bytes, expert_read_bytes) = loaded_bytes(config, info, read_bytes);
     recorder.emit(&Record::Load(LoadRecord {
         load_ns: options.started.elapsed().as_nanos() as u64,
         dense_read_ns,
@@ -353,20 +370,18 @@ fn load(
 ///
 /// The kernel counts bytes, not tensors: what goes beyond the headers, the dense weights and the blocks
 /// that buffered reads round up to must have been experts.
-fn loaded_bytes(mode: Mode, info: &ModelInfo, read_bytes: Option<u64>) -> (u64, u64) {
-    match (mode, read_bytes) {
-        (Mode::Mmap, _) => (0, 0),
-        (_, None) => (info.dense_bytes, 0),
-        (_, Some(read)) => {
-            let explained = info.dense_bytes + info.header_bytes;
-            let beyond = read.saturating_sub(explained + info.stdio_slack_bytes());
-            if beyond == 0 {
-                (read, 0)
-            } else {
-                (read.min(explained), read.saturating_sub(explained))
-            }
-        }
-    }
+fn loaded_bytes(config: &RunConfig, info: &ModelInfo, read_bytes: Option<u64>) -> (u64, u64) {
+    let dense_bytes = match (config.mode, config.dense_weights) {
+        (Mode::Mmap, _) => return (0, 0),
+        (Mode::Stream, DenseWeights::Mmap) => 0,
+        _ => info.dense_bytes,
+    };
+    let Some(read) = read_bytes else { return (dense_bytes, 0) };
+    let explained = dense_bytes + info.header_bytes;
+    let beyond = read.saturating_sub(explained + info.stdio_slack_bytes());
+    let (dense_read, expert_read) =
+        if beyond == 0 { (read, 0) } else { (read.min(explained), read.saturating_sub(explained)) };
+    (if dense_bytes == 0 { 0 } else { dense_read }, expert_read)
 }
 
 fn unix_ms() -> u64 {

@@ -133,7 +133,7 @@ impl<W: Write> Lines<W> {
             }
             Event::TurnEnded(_) => {
                 let done = self.totals.last_done().cloned().unwrap_or_default();
-                self.line(&Line::Done(done))
+                self.line(&Line::Done(Box::new(done)))
             }
             Event::Rejected { id, message } => {
                 let msg = (*message).to_owned();

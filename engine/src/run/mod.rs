@@ -1,7 +1,11 @@
 //! Running a loaded model: requests, conversations, and the records of them.
 
+mod available;
+mod budget;
+mod cores;
 mod engine;
 mod generate;
+mod governor;
 mod lines;
 mod meter;
 mod prepare;

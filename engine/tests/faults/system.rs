@@ -70,6 +70,7 @@ impl Group {
         std::fs::create_dir(&path)?;
         let this = Self(path);
         std::fs::write(this.0.join("memory.limit_in_bytes"), limit_bytes.to_string())?;
+        std::fs::write(this.0.join("memory.swappiness"), "0")?;
         Ok(this)
     }
 }

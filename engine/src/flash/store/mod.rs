@@ -18,6 +18,7 @@
 
 mod ahead;
 mod frames;
+mod resize;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -120,7 +120,7 @@ impl ReadLoop {
         }
         self.lanes.drain();
         if let Some(error) = self.lanes.queue().take_error() {
-            return Err(error.into());
+            return Err(error);
         }
         let stats = queue.take_stats();
         let service = queue.take_completed().iter().map(|c| c.service).collect();
