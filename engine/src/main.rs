@@ -10,26 +10,35 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
+use bmoe_engine::EngineError;
 use bmoe_engine::run::{
-    Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
+    Engine, Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
 };
-use bmoe_engine::{EngineError, error};
+use bmoe_engine::serve::serve;
+use bmoe_trace::RunConfig;
 use bmoe_trace::line::{ErrorLine, Line};
 use clap::Parser;
+use cli::{Command, RunArgs};
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let command = cli::Cli::parse().command;
-    let (result, progress) = match &command {
-        cli::Command::Generate(args) => (run(args, started), args.progress),
-        cli::Command::Archs(args) => return print(&args.text()),
-        cli::Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
+    let (result, lines) = match &cli::Cli::parse().command {
+        Command::Generate(args) => {
+            let lines = args.progress;
+            (args.run_config().and_then(|c| run(&c, &args.run, lines, started, once)), lines)
+        }
+        Command::Session(args) => {
+            (args.run_config().and_then(|c| run(&c, &args.run, true, started, session)), true)
+        }
+        Command::Archs(args) => return print(&args.text()),
+        Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            if progress {
-                let line = Line::Error(ErrorLine { fatal: true, msg: e.to_string() });
+            if lines {
+                let id = serde_json::Value::Null;
+                let line = Line::Error(ErrorLine { id, fatal: true, msg: e.to_string() });
                 // Standard output may be what failed; the line below says it all the same.
                 let _ = writeln!(std::io::stdout(), "{line}");
             }
@@ -55,12 +64,19 @@ fn stop_on_signals() -> Result<Arc<AtomicUsize>, EngineError> {
     Ok(stop)
 }
 
-fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
-    let config = args.run_config()?;
+/// What is done with a configuration and the places where its records go.
+type Work = fn(&RunConfig, &RunOptions, &mut [&mut dyn RecordSink]) -> Result<(), EngineError>;
+
+fn run(
+    config: &RunConfig,
+    args: &RunArgs,
+    lines: bool,
+    started: Instant,
+    work: Work,
+) -> Result<(), EngineError> {
     args.check_outputs()?;
     let stop = stop_on_signals()?;
-    let mut sinks: Vec<Box<dyn RecordSink>> =
-        vec![Box::new(Lines::new(std::io::stdout(), args.progress))];
+    let mut sinks: Vec<Box<dyn RecordSink>> = vec![Box::new(Lines::new(std::io::stdout(), lines))];
     if let Some(path) = &args.trace {
         sinks.push(Box::new(TraceFile::new(path)));
     }
@@ -72,6 +88,29 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
     let options = RunOptions { started, verbose: args.verbose, stop, ..RunOptions::default() };
-    generate(&config, &options, &mut sinks)?;
-    Ok(())
+    work(config, &options, &mut sinks)
+}
+
+fn once(
+    config: &RunConfig,
+    options: &RunOptions,
+    sinks: &mut [&mut dyn RecordSink],
+) -> Result<(), EngineError> {
+    generate(config, options, sinks).map(drop)
+}
+
+fn session(
+    config: &RunConfig,
+    options: &RunOptions,
+    sinks: &mut [&mut dyn RecordSink],
+) -> Result<(), EngineError> {
+    let sinks = sinks.iter_mut().map(|sink| &mut **sink as &mut dyn RecordSink).collect();
+    let mut engine = Engine::open(config, options, sinks)?;
+    let result = serve(&mut engine, std::io::stdin(), &options.stop);
+    if let Err(error) = &result {
+        engine.fail(error);
+    }
+    let end = engine.close();
+    result?;
+    end.map(drop)
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use bmoe_cache::{Cache, EntrySizes, PolicyKind};
 use bmoe_engine::generate;
 use bmoe_engine::run::RunOptions;
+use bmoe_trace::config::DenseWeights;
 use bmoe_trace::record::{Outcome, Phase, Record, Residency};
 use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
@@ -20,6 +21,17 @@ fn loading_for_streaming_reads_no_expert_byte() {
     for split in [None, Some(2)] {
         let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", split);
         let (_, streamed) = common::run(&common::config(&model, Mode::Stream)).unwrap();
+        for dense_weights in [DenseWeights::Mmap, DenseWeights::Warm] {
+            let config = RunConfig { dense_weights, ..common::config(&model, Mode::Stream) };
+            let (_, mapped) = common::run(&config).unwrap();
+            let load = mapped.load();
+            assert_eq!(load.expert_read_bytes, 0, "{dense_weights}");
+            let dense_bytes = streamed.load().dense_read_bytes;
+            match dense_weights {
+                DenseWeights::Mmap => assert_eq!(load.dense_read_bytes, 0),
+                _ => assert!(load.dense_read_bytes.abs_diff(dense_bytes) < dense_bytes / 4),
+            }
+        }
         let (_, resident) = common::run(&common::config(&model, Mode::Resident)).unwrap();
         let Record::Start(start) = &streamed.0[0] else { panic!("the first record is the start") };
         assert_eq!(streamed.load().expert_read_bytes, 0);

@@ -60,7 +60,8 @@ pub struct HookOptions {
     pub compute_trace: ComputeTrace,
     /// Largest micro-batch.
     pub ubatch_tokens: u32,
-    /// Holds the number of the signal that asks the run to stop, 0 while there is none.
+    /// Holds the number of the signal that asks the run to stop, or [`CANCEL`](crate::error::CANCEL), 0
+    /// while there is neither.
     pub stop: Arc<AtomicUsize>,
 }
 
@@ -80,12 +81,14 @@ impl Hook {
             pending: None,
             weight_nodes: vec![std::ptr::null(); layers],
             order: vec![Vec::new(); layers],
+            other_routing: false,
             ids_nodes: vec![std::ptr::null(); layers],
             routers: vec![Router::UNKNOWN; layers],
             predictor: Predictor::default(),
             ahead,
             experts: Vec::new(),
             batch: Batch {
+                turn: 0,
                 phase: Phase::Prefill,
                 ubatch_tokens,
                 tokens: 0,
@@ -212,6 +215,13 @@ impl Hook {
         self.main().batch.ubatches_before
     }
 
+    /// Events from here on belong to a turn's prompt.
+    pub fn start_turn(&mut self, turn: u32) {
+        let batch = &mut self.main().batch;
+        batch.turn = turn;
+        batch.phase = Phase::Prefill;
+    }
+
     /// Events from here on belong to decode steps.
     pub fn start_decode(&mut self) {
         self.main().batch.phase = Phase::Decode;
@@ -235,6 +245,14 @@ impl Hook {
         main.records.extend(main.pending.take());
     }
 
+    /// The graph was stopped in the middle, and another one is going to run.
+    pub(super) fn abandon(&mut self) {
+        let main = self.main();
+        if let Some(store) = &mut main.store {
+            store.abandon();
+        }
+    }
+
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {
         let signal = self.shared.stop.load(Ordering::Relaxed);
         let main = self.main();
@@ -251,7 +269,7 @@ impl Hook {
         // SAFETY: the caller's promise; no operation of ours is running, so thread 0 may use `main`.
         let (node, main) = unsafe { (&mut *node, &mut *self.shared.main.get()) };
         match node.op {
-            sys::GGML_OP_CUSTOM => {}
+            sys::GGML_OP_CUSTOM => main.other_routing = false,
             sys::GGML_OP_MUL_MAT_ID => {
                 let weights = node.src[0];
                 let Some(op) = self.matmul_ops.get(&(weights as usize)) else {
@@ -276,6 +294,13 @@ impl Hook {
                 }
                 if let Some(layer) = weights_layer(node) {
                     if let Some(&layer) = self.layer_of.get(&layer) {
+                        if node.op == sys::GGML_OP_GET_ROWS {
+                            // SAFETY: a node of this kind has ids.
+                            main.other_routing = unsafe { (*node.src[1]).op } == sys::GGML_OP_CPY;
+                        }
+                        if main.other_routing {
+                            return;
+                        }
                         main.weight_nodes[layer] = node;
                         if node.op == sys::GGML_OP_GET_ROWS && (main.record || main.store.is_some())
                         {
