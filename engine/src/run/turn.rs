@@ -280,6 +280,7 @@ impl Engine<'_> {
         on_token: &mut dyn FnMut(&GeneratedToken<'_>) -> ControlFlow<()>,
     ) -> Result<Finish, EngineError> {
         let mut meter = Meter::start();
+        self.keep_budget(0)?;
         let ubatches_before = self.context.hook().ubatches();
         let mut next = self.decode(&plan.tokens, running)?;
         for (i, token) in plan.tokens.iter().enumerate() {
@@ -310,6 +311,7 @@ impl Engine<'_> {
             let token = next;
             let position = self.transcript.len() as u32;
             let mut meter = Meter::start();
+            self.keep_budget(step - 1)?;
             next = self.decode(&[token], running)?;
             let delta = self.read_token(token, running);
             self.recorder.event(&Event::Text(&delta))?;
