@@ -18,6 +18,7 @@ mod summary;
 mod text;
 mod transcript;
 mod turn;
+mod watch;
 
 pub use engine::{Canceller, Engine};
 pub use generate::{RunOptions, generate};
@@ -26,3 +27,4 @@ pub use prepare::default_threads;
 pub use request::{Finish, GeneratedToken, Prefix, Request, TurnReport};
 pub use session::Session;
 pub use sinks::{Event, MetricsFile, RecordSink, RouteFile, TraceFile};
+pub use watch::MemoryWatch;

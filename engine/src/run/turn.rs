@@ -310,6 +310,7 @@ impl Engine<'_> {
         on_token: &mut dyn FnMut(&GeneratedToken<'_>) -> ControlFlow<()>,
     ) -> Result<Finish, EngineError> {
         let mut meter = Meter::start();
+        self.keep_budget(0)?;
         let ubatches_before = self.context.hook().ubatches();
         let (first, rest) = plan.tokens.split_at(plan.first);
         if !first.is_empty() {
@@ -343,6 +344,7 @@ impl Engine<'_> {
             let token = next;
             let position = self.transcript.len() as u32;
             let mut meter = Meter::start();
+            self.keep_budget(step - 1)?;
             self.decode(&[token], running)?;
             next = self.sampler.choose(self.context.logits(0))?;
             let delta = self.read_token(token, running);
