@@ -4,9 +4,20 @@ mod common;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Once;
 
-/// Where cargo puts the examples that it builds along with the tests.
+/// An example as a program. Cargo builds examples along with all tests of the package, but not with a single
+/// one of them; asking again costs nothing.
 fn example(name: &str) -> PathBuf {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "--locked", "-p", "bmoe-engine", "--examples"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(status.success());
+    });
     let tests = std::env::current_exe().unwrap();
     tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
 }

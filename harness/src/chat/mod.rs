@@ -53,7 +53,7 @@ struct Chat<'a, W: Write> {
     signals: &'a mut dyn Signals,
     settings: Settings,
     ready: Ready,
-    last: Option<Done>,
+    last: Option<Box<Done>>,
     requests: u32,
     clear: bool,
 }

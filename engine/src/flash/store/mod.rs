@@ -267,8 +267,9 @@ impl ExpertStore {
         if whole || finished {
             return;
         }
+        let budget_bytes = self.cache.budget_bytes();
         let gone = self.cache.set_budget(0).to_vec();
-        self.cache.set_budget(self.plan.budget_bytes);
+        self.cache.set_budget(budget_bytes);
         for key in gone {
             let (layer, expert) = (self.cache.sizes().layer(key), self.cache.sizes().expert(key));
             for projection in 0..self.frames.tensors(layer) {
