@@ -112,20 +112,22 @@ pub fn config(model: &Path, mode: Mode) -> RunConfig {
     }
 }
 
-/// Gives a model another chat template, no longer than its own.
+/// Gives a model another chat template.
 pub fn set_template(model: &Path, template: &str) {
     let mut bytes = std::fs::read(model).unwrap();
     let start: &[u8] = b"{% for message in messages %}";
     let at = bytes.windows(start.len()).position(|w| w == start).unwrap();
-    let length = u64::from_le_bytes(bytes[at - 8..at].try_into().unwrap()) as usize;
-    // A comment fills the room that is left.
-    let padding = length.checked_sub(template.len() + 4).expect("the template fits");
-    let padded = format!("{template}{{#{:padding$}#}}", "");
-    bytes[at..at + length].copy_from_slice(padded.as_bytes());
+    let old = u64::from_le_bytes(bytes[at - 8..at].try_into().unwrap()) as usize;
+    // Tensors begin at a multiple of 32 behind the header, so it may grow by such. A comment fills the rest.
+    let least = template.len() + 4;
+    let new = old % 32 + least.saturating_sub(old % 32).next_multiple_of(32);
+    let padded = format!("{template}{{#{:1$}#}}", "", new - least);
+    bytes.splice(at..at + old, padded.into_bytes());
+    bytes[at - 8..at].copy_from_slice(&(new as u64).to_le_bytes());
     std::fs::write(model, bytes).unwrap();
 }
 
 /// A template that knows a switch for thinking, and drops the thoughts of earlier answers.
-pub const THINKING: &str = "{%for m in messages%}<|im_start|>{{m.role}}\n{{m.content}}<|im_end|>\n\
-    {%endfor%}{%if add_generation_prompt%}<|im_start|>assistant\n\
-    {%if enable_thinking==false%}<think>\n\n</think>\n\n{%endif%}{%endif%}";
+pub const THINKING: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n\
+    {% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}";
