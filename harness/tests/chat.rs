@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
-use bmoe_trace::line::{Done, ErrorLine, Line, Progress, Ready};
+use bmoe_trace::line::{Done, ErrorLine, Line, Ready};
 
 /// A session that says back what it was asked, thinks when it is asked to "think", waits for a cancel when it
 /// is asked for something "long", and fails when it is asked to "break".
@@ -30,25 +30,12 @@ done
 "#;
 
 fn progress(reasoning: &str, text: &str) -> Line {
-    Line::Progress(Progress {
-        step: 1,
-        steps: 9,
-        wall_ms: 1.0,
-        io_ms: -1.0,
-        compute_ms: 1.0,
-        mgmt_ms: -1.0,
-        stall_ms: 0.0,
-        read_mb: -1.0,
-        cache_hit_pct: -1.0,
-        majflt: 0,
-        cpu_ms: 1.0,
-        dense_resident_frac: -1.0,
-        delta_reasoning: reasoning.to_owned(),
-        delta_text: text.to_owned(),
-        reset: 0,
-        lane_busy_ms: -1.0,
-        other_ms: 0.0,
-    })
+    let line = format!(
+        r#"BMOE_PROGRESS {{"step":1,"steps":9,"wall_ms":1.0,"io_ms":-1.0,"compute_ms":1.0,"mgmt_ms":-1.0,
+        "stall_ms":0.0,"read_mb":-1.0,"cache_hit_pct":-1.0,"majflt":0,"cpu_ms":1.0,
+        "delta_reasoning":{reasoning:?},"delta_text":{text:?},"lane_busy_ms":-1.0,"other_ms":0.0}}"#
+    );
+    Line::parse(&line).unwrap()
 }
 
 fn done(finish: &str) -> Line {
@@ -131,7 +118,8 @@ impl Place {
 #[test]
 fn messages_are_answered_and_commands_followed() {
     let place = Place::new();
-    let typed = "Hello\n\n/stats\n/clear\nthink \"hard\"\n/dance\nreject this\n/quit\nnever asked\n";
+    let typed =
+        "Hello\n\n/stats\n/clear\nthink \"hard\"\n/dance\nreject this\n/quit\nnever asked\n";
     let options = ["m.gguf", "-n", "20", "--think", "off", "--", "--cache-mb", "100"];
     let (code, out, err) = place.chat(&options, typed);
     assert_eq!(code, Some(0), "{err}");
@@ -145,7 +133,10 @@ fn messages_are_answered_and_commands_followed() {
         asked[0],
         r#"{"cmd":"generate","id":1,"prompt":"Hello","n_predict":20,"think":false,"clear_kv":false}"#
     );
-    assert!(asked[1].contains(r#""prompt":"think \"hard\"""#) && asked[1].contains(r#""clear_kv":true"#));
+    assert!(
+        asked[1].contains(r#""prompt":"think \"hard\"""#)
+            && asked[1].contains(r#""clear_kv":true"#)
+    );
     assert!(asked[2].contains("reject this") && asked[2].contains(r#""clear_kv":false"#));
     assert_eq!(asked[3..], [r#"{"cmd":"close"}"#]);
 }
