@@ -92,7 +92,8 @@ fn the_cache_shrinks_when_memory_runs_short_and_the_text_stays() {
 
     say(folder.path(), 600);
     // The reserve of 640 MiB is 32.
-    let records = run(&auto(&model, 1), folder.path(), &[(5, 100), (10, 10), (11, 100), (20, 0)]).unwrap();
+    let records =
+        run(&auto(&model, 1), folder.path(), &[(5, 100), (10, 10), (11, 100), (20, 0)]).unwrap();
     let Some(Record::End(end)) = records.0.last() else { panic!("no last record") };
     assert_eq!(end.logits_sha256, resident.logits_sha256);
     assert_eq!(records.load().cache_budget_bytes, all);
