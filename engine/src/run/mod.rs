@@ -7,6 +7,7 @@ mod engine;
 mod generate;
 mod governor;
 mod lines;
+mod load;
 mod meter;
 mod prepare;
 mod process;
