@@ -13,7 +13,7 @@ use bmoe_trace::{Mode, RunConfig};
 use sha2::{Digest, Sha256};
 
 use super::prepare::{Flash, resolve, shape};
-use super::process::{Counters, bytes_read, rss};
+use super::process::{Counters, bytes_read, memory, rss};
 use super::sinks::RecordSink;
 use super::text::TextStream;
 use crate::error::EngineError;
@@ -273,6 +273,7 @@ fn decode(
                 let hit_rate = s.counts().hit_rate().unwrap_or(f64::NAN);
                 (hit_rate, s.resident_bytes(), s.plan().budget_bytes)
             });
+        let (rss_bytes, memory) = memory();
         emit(
             sinks,
             &Record::Token(TokenRecord {
@@ -283,7 +284,8 @@ fn decode(
                 cumulative_hit_rate: hit_rate,
                 cache_resident_bytes,
                 cache_budget_bytes,
-                rss_bytes: rss().0,
+                rss_bytes,
+                memory,
             }),
         )?;
     }
