@@ -1,6 +1,7 @@
 //! One run: load, prefill, decode, and the records of it.
 
 mod generate;
+mod people;
 mod prepare;
 mod process;
 mod sinks;
