@@ -74,7 +74,7 @@ impl Observer for Bars {
         self.run.set_message("loading");
         self.now = Some(Now {
             label,
-            cached: cell.config.cache_mib > 0,
+            cached: cell.config.cache_mib.is_on(),
             started: Instant::now(),
             place,
             done: None,

@@ -61,7 +61,13 @@ impl TraceSummary {
                 Record::Start(start) => self.run_id = Some(start.run_id),
                 Record::Token(token) => self.tokens.push(token.token),
                 Record::End(end) => self.outcome = Some(end.outcome),
-                Record::Load(_) | Record::Route(_) | Record::Prefill(_) => {}
+                Record::Load(_)
+                | Record::Turn(_)
+                | Record::Route(_)
+                | Record::Read(_)
+                | Record::Compute(_)
+                | Record::Budget(_)
+                | Record::Prefill(_) => {}
             }
         }
         Ok(())

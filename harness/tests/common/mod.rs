@@ -7,7 +7,7 @@ use bmoe_trace::RunConfig;
 use bmoe_trace::codec::TraceWriter;
 use bmoe_trace::line::{Done, Line, Progress};
 use bmoe_trace::record::{
-    Cost, LayerShape, ModelShape, Outcome, Record, RunEnd, RunStart, TokenRecord,
+    Cost, LayerShape, MemoryState, ModelShape, Outcome, Record, RunEnd, RunStart, TokenRecord,
 };
 
 /// The start of a run with the given id.
@@ -39,7 +39,9 @@ pub(crate) fn token(step: u32, token: i32) -> Record {
         cost: Cost { wall_ns: 10_000_000, compute_ns: 8_000_000, ..Cost::default() },
         cumulative_hit_rate: f64::NAN,
         cache_resident_bytes: 0,
+        cache_budget_bytes: 0,
         rss_bytes: 1 << 20,
+        memory: MemoryState::default(),
     })
 }
 
@@ -93,6 +95,8 @@ pub(crate) fn progress_line(step: u32, steps: u32) -> Line {
         cache_hit_pct: 50.0,
         majflt: 0,
         cpu_ms: 9.0,
+        dense_resident_frac: -1.0,
+        io_wait_ms: 1.0,
         delta_text: " t".to_owned(),
         lane_busy_ms: 1.0,
         other_ms: 1.0,
