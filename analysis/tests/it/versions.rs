@@ -45,7 +45,7 @@ fn a_folder_of_version_1_is_read() {
     let (run_id, row) = &reader.runs().unwrap()[1];
     assert_eq!((run_id.as_str(), row.tokens, row.cache_mib), ("s1-r0", 5, Some(4)));
     let tokens = &reader.tokens().unwrap()["s1-r0"];
-    assert_eq!((tokens.len(), tokens[4].step, tokens[4].reads), (5, 5, Some(0)));
+    assert_eq!((tokens.len(), tokens[4].step, tokens[4].reads), (5, 5, Some(9)));
     assert_eq!(reader.routes_of("s1-r0").unwrap().len(), 68);
     // It has zeros where `mmap` mode measures nothing, and lacks what came later.
     let mapped = &reader.tokens().unwrap()["m0-r0"];
