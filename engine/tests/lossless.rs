@@ -2,7 +2,7 @@
 //!
 //! For every architecture and weight type: cache off, small enough to evict all the time, and whole; 1
 //! and 2 threads; prompts of 1, 7, 20 and 200 tokens and 32 greedy tokens; single and split files;
-//! O_DIRECT and buffered reads. 200 tokens give experts more than 8 rows (ggml's tiled kernels) and
+//! O_DIRECT and buffered reads; with and without overlap. 200 tokens give experts more than 8 rows (ggml's tiled kernels) and
 //! layers more distinct experts than the small cache and the event room hold (computed in pieces).
 //! Freed memory is poisoned.
 
@@ -10,7 +10,8 @@ mod common;
 
 use bmoe_engine::llama::gguf::ModelInfo;
 use bmoe_synth::{Shape, WeightType};
-use bmoe_trace::record::DirectIo;
+use bmoe_trace::config::IoEngine;
+use bmoe_trace::record::{DirectIo, IoEngineUsed};
 use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 /// Bytes to whole MiB, upwards.
@@ -39,38 +40,43 @@ fn gates(name: &str, shape: &Shape) {
             let (resident, records) = common::run(&base).unwrap();
             assert_eq!(records.prefill().prompt_tokens as usize, prompt_tokens);
             assert_eq!(resident.tokens, 32, "{name}: the text ends early");
-            for model in [&single, &split] {
-                for odirect in [true, false] {
-                    for cache_mib in [0, small, whole] {
-                        let config = RunConfig {
-                            model: model.clone(),
-                            mode: Mode::Stream,
-                            cache_mib: CacheBudget::Mib(cache_mib),
-                            odirect,
-                            io_threads: 2,
-                            ..base.clone()
-                        };
-                        let (streamed, records) = common::run(&config).unwrap();
-                        let gate = format!(
-                            "{name}, {threads} threads, prompt {prompt_tokens}, cache {cache_mib} \
-                             MiB, O_DIRECT {odirect}, {}",
-                            model.display()
-                        );
-                        assert_eq!(streamed.logits_sha256, resident.logits_sha256, "{gate}");
-                        assert_eq!(streamed.text, resident.text, "{gate}");
-                        let load = records.load();
-                        assert!(streamed.peak_cache_bytes <= load.cache_budget_bytes, "{gate}");
-                        assert!(streamed.peak_event_bytes <= load.event_room_bytes, "{gate}");
-                        if !odirect {
-                            assert_eq!(load.direct_io, DirectIo::Off, "{gate}");
-                        }
-                        gates += 1;
+            for (model, odirect, overlap) in [
+                (&single, true, true),
+                (&single, true, false),
+                (&single, false, true),
+                (&split, true, true),
+                (&split, false, false),
+            ] {
+                for cache_mib in [0, small, whole] {
+                    let config = RunConfig {
+                        model: model.clone(),
+                        mode: Mode::Stream,
+                        cache_mib: CacheBudget::Mib(cache_mib),
+                        odirect,
+                        overlap,
+                        io_threads: 2,
+                        ..base.clone()
+                    };
+                    let (streamed, records) = common::run(&config).unwrap();
+                    let gate = format!(
+                        "{name}, {threads} threads, prompt {prompt_tokens}, cache {cache_mib} MiB, \
+                         O_DIRECT {odirect}, overlap {overlap}, {}",
+                        model.display()
+                    );
+                    assert_eq!(streamed.logits_sha256, resident.logits_sha256, "{gate}");
+                    assert_eq!(streamed.text, resident.text, "{gate}");
+                    let load = records.load();
+                    assert!(streamed.peak_cache_bytes <= load.cache_budget_bytes, "{gate}");
+                    assert!(streamed.peak_event_bytes <= load.event_room_bytes, "{gate}");
+                    if !odirect {
+                        assert_eq!(load.direct_io, DirectIo::Off, "{gate}");
                     }
+                    gates += 1;
                 }
             }
         }
     }
-    assert_eq!(gates, 2 * 4 * 2 * 2 * 3);
+    assert_eq!(gates, 2 * 4 * 5 * 3);
 }
 
 fn all_types(arch: &str) {
@@ -157,6 +163,44 @@ fn narrow_activations() {
                         streamed.logits_sha256, resident.logits_sha256,
                         "{name}, top-{n_expert_used}, {threads} threads, {tokens} tokens, {cache_mib} MiB"
                     );
+                }
+            }
+        }
+    }
+}
+
+/// Reads through io_uring; where there is none, through what stands in for it.
+#[test]
+fn uring() {
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let experts = ModelInfo::read(&model).unwrap().experts;
+    let _place = common::place(1);
+    for prompt_tokens in [7, 200] {
+        let prompt = common::prompt(prompt_tokens);
+        let base = RunConfig { prompt, ..common::config(&model, Mode::Resident) };
+        let (resident, _) = common::run(&base).unwrap();
+        for (odirect, overlap) in [(true, true), (true, false), (false, true)] {
+            for cache_mib in [0, 2, mib(experts.total_bytes())] {
+                let config = RunConfig {
+                    mode: Mode::Stream,
+                    cache_mib: CacheBudget::Mib(cache_mib),
+                    odirect,
+                    overlap,
+                    io_engine: IoEngine::Uring,
+                    io_threads: 3,
+                    ..base.clone()
+                };
+                let (streamed, records) = common::run(&config).unwrap();
+                let gate = format!(
+                    "prompt {prompt_tokens}, {cache_mib} MiB, O_DIRECT {odirect}, \
+                     overlap {overlap}"
+                );
+                assert_eq!(streamed.logits_sha256, resident.logits_sha256, "{gate}");
+                match &records.load().io_engine {
+                    IoEngineUsed::Uring => {}
+                    IoEngineUsed::UringUnavailable { reason } => eprintln!("pread used: {reason}"),
+                    other => panic!("{other:?}: {gate}"),
                 }
             }
         }

@@ -5,6 +5,7 @@ pub struct Key(pub u32);
 
 impl Key {
     /// As an index into tables of all entries.
+    #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -32,19 +33,28 @@ impl EntrySizes {
         self.layer_bytes.len() * self.n_expert as usize
     }
 
+    /// Number of MoE layers.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.layer_bytes.len()
+    }
+
     /// Experts in a layer.
+    #[inline]
     #[must_use]
     pub const fn n_expert(&self) -> u32 {
         self.n_expert
     }
 
     /// Bytes of one expert of a layer.
+    #[inline]
     #[must_use]
     pub fn layer_bytes(&self, layer: usize) -> u64 {
         self.layer_bytes[layer]
     }
 
     /// Bytes of an entry.
+    #[inline]
     #[must_use]
     pub fn bytes(&self, key: Key) -> u64 {
         self.layer_bytes[self.layer(key)]
@@ -57,6 +67,7 @@ impl EntrySizes {
     }
 
     /// The entry of an expert in a layer.
+    #[inline]
     #[must_use]
     pub fn key(&self, layer: usize, expert: u16) -> Key {
         debug_assert!(layer < self.layer_bytes.len() && u32::from(expert) < self.n_expert);
@@ -64,12 +75,14 @@ impl EntrySizes {
     }
 
     /// The layer of an entry.
+    #[inline]
     #[must_use]
     pub fn layer(&self, key: Key) -> usize {
         (key.0 / self.n_expert) as usize
     }
 
     /// The expert of an entry.
+    #[inline]
     #[must_use]
     pub fn expert(&self, key: Key) -> u16 {
         (key.0 % self.n_expert) as u16

@@ -1,86 +1,49 @@
 //! Read lanes: a few threads that read slices into the arena.
 //!
-//! Compute threads have nothing to do while the graph waits for flash, so they are the first lanes: the
-//! one that asks ([`Lanes::read`]) and those that wait for it ([`Lanes::help_until`]). Threads of our own
-//! are started only for lanes beyond them. A compute thread that waits sleeps; if it spun, like at ggml's
-//! barriers, it would hold the core that a lane needs.
+//! When reads overlap with computation every lane is a thread of its own. When they don't, compute threads
+//! have nothing to do while the graph waits for flash, so they are the first lanes: the one that asks
+//! ([`Lanes::help_with_demand`]) and those that wait for it ([`Lanes::help_until`]); threads of our own are
+//! started only for lanes beyond them.
+//!
+//! With io_uring the lanes are slots of a ring that one thread serves (`uring`); compute threads only wait.
 #![expect(unsafe_code, reason = "reads go straight into raw memory of the arena")]
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use bmoe_trace::config::IoEngine;
+use bmoe_trace::record::IoEngineUsed;
+
 use super::file::SliceFiles;
-use super::layout::WINDOW_ALIGN;
-use super::window::read_window;
+use super::queue::{QueuedRead, ReadError, ReadQueue, SliceRead};
+use super::window::{Window, read_window};
 
 /// Most lanes that make sense on one flash device.
 pub const MAX_LANES: u32 = 8;
 
-/// One slice to read.
+/// How lanes are set up.
 #[derive(Debug, Clone, Copy)]
-pub struct SliceRead {
-    /// Index of the file.
-    pub file: usize,
-    /// Where the slice starts in the file.
-    pub offset: u64,
-    /// Its length.
-    pub bytes: u64,
-    /// Frame that receives it: the slice lands at `frame + offset % WINDOW_ALIGN`.
-    pub frame: *mut u8,
+pub struct LaneOptions {
+    /// Reads in flight at once.
+    pub lanes: u32,
+    /// Compute threads that read while they wait; they are the first lanes (`pread` only).
+    pub helpers: u32,
+    /// How reads are handed to the kernel. Without io_uring the lanes are threads that use `pread`.
+    pub engine: IoEngine,
+    /// Slices are numbered from 0 to here.
+    pub slices: usize,
+    /// Keep a record of every read.
+    pub record: bool,
 }
 
-// SAFETY: the pointer is to a frame of the arena that belongs to this read alone until it is done.
-unsafe impl Send for SliceRead {}
-
-/// What a batch of reads cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReadStats {
-    /// Read operations.
-    pub reads: u64,
-    /// Bytes transferred, alignment included.
-    pub device_bytes: u64,
-    /// Sum over the lanes of the time spent in reads.
-    pub lane_busy_ns: u64,
-}
-
-/// A read that failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("reading {bytes} bytes at offset {offset} of {} failed: {message}", path.display())]
-pub struct ReadError {
-    path: PathBuf,
-    offset: u64,
-    bytes: u64,
-    message: String,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<SliceRead>,
-    /// Reads of the current batch that are not finished.
-    unfinished: usize,
-    stats: ReadStats,
-    error: Option<ReadError>,
-    closing: bool,
-}
-
+/// What the lanes and those who wait for them share.
 #[derive(Debug)]
-struct Shared {
-    files: SliceFiles,
-    queue: Mutex<Queue>,
-    /// Wakes the threads of our own.
-    work: Condvar,
-    /// Wakes compute threads: reads to help with, or what they wait for has come.
-    helpers: Condvar,
-    /// Wakes the thread that asked.
-    done: Condvar,
-    /// Compute threads that sleep, or are about to.
-    sleepers: AtomicUsize,
+pub(super) struct Shared {
+    pub(super) files: SliceFiles,
+    pub(super) queue: ReadQueue,
 }
 
 /// The lanes of one model.
@@ -88,108 +51,96 @@ struct Shared {
 pub struct Lanes {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    count: usize,
+    /// The first so many compute threads read while they wait.
+    readers: usize,
+    engine: IoEngineUsed,
 }
 
 impl Lanes {
-    /// Lanes of which `helpers` compute threads are the first; the thread that asks is one of them.
+    /// Starts the lanes.
     ///
     /// # Errors
     /// A thread can't be started.
-    pub fn new(files: SliceFiles, lanes: u32, helpers: u32) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            files,
-            queue: Mutex::new(Queue::default()),
-            work: Condvar::new(),
-            helpers: Condvar::new(),
-            done: Condvar::new(),
-            sleepers: AtomicUsize::new(0),
-        });
-        let mut this = Self { shared, threads: Vec::new(), count: lanes as usize };
-        for lane in helpers.max(1)..lanes {
+    pub fn new(files: SliceFiles, options: LaneOptions) -> io::Result<Self> {
+        let queue = ReadQueue::new(options.slices, options.record);
+        let mut this = Self {
+            shared: Arc::new(Shared { files, queue }),
+            threads: Vec::new(),
+            readers: 0,
+            engine: IoEngineUsed::Pread,
+        };
+        if options.engine == IoEngine::Uring {
+            match start_uring(&this.shared, options.lanes) {
+                Ok(thread) => {
+                    this.threads.push(thread);
+                    this.engine = IoEngineUsed::Uring;
+                    return Ok(this);
+                }
+                Err(reason) => this.engine = IoEngineUsed::UringUnavailable { reason },
+            }
+        }
+        this.readers = options.helpers.min(options.lanes) as usize;
+        for lane in options.helpers..options.lanes {
             let shared = Arc::clone(&this.shared);
             let thread = std::thread::Builder::new()
                 .name(format!("bmoe-lane-{lane}"))
-                .spawn(move || shared.serve())?;
+                .spawn(move || shared.serve(lane as usize))?;
             this.threads.push(thread);
         }
         Ok(this)
     }
 
-    /// Reads a batch and returns when all of it is there.
-    ///
-    /// # Errors
-    /// The first read that failed; the frames' contents are then undefined.
+    /// What hands the reads to the kernel.
+    #[must_use]
+    pub fn engine(&self) -> &IoEngineUsed {
+        &self.engine
+    }
+
+    /// Hands reads to the lanes, in this order, and returns at once.
     ///
     /// # Safety
     /// Every `frame` must be a 4096-aligned piece of memory that is valid for the slice's aligned
-    /// window, that no other read of the batch shares, and that nobody else uses before the return.
-    pub unsafe fn read(&self, batch: &[SliceRead]) -> Result<ReadStats, ReadError> {
-        let shared = &*self.shared;
+    /// window, and that nobody else uses before the slice's state says that its read is over.
+    pub unsafe fn submit(&self, reads: &[SliceRead]) {
+        self.shared.queue.submit(reads);
+    }
+
+    /// Reads on the calling thread, which is lane 0 where compute threads read, until nothing that layers need
+    /// waits for a lane. Reads that other lanes have begun may still run.
+    pub fn help_with_demand(&self) {
+        while self.readers > 0
+            && let Some(read) = self.shared.queue.try_next_demand()
         {
-            let mut queue = shared.lock();
-            queue.stats = ReadStats::default();
-            queue.error = None;
-            queue.unfinished = batch.len();
-            queue.waiting.extend(batch);
-        }
-        if batch.len() > 1 {
-            shared.wake_helpers();
-            for _ in 0..(batch.len() - 1).min(self.threads.len()) {
-                shared.work.notify_one();
-            }
-        }
-        while let Some(read) = { shared.lock().waiting.pop_front() } {
-            shared.carry_out(read);
-        }
-        let mut queue = shared.lock();
-        while queue.unfinished > 0 {
-            queue = shared.done.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-        match queue.error.take() {
-            Some(error) => Err(error),
-            None => Ok(queue.stats),
+            self.shared.carry_out(read, 0);
         }
     }
 
-    /// Waits on a compute thread until `turns` reaches `turn`, and reads in the meantime if `as_lane`.
-    ///
-    /// Short waits (everything was in the cache) are spun through, long ones slept through.
-    pub fn help_until(&self, turns: &AtomicUsize, turn: usize, as_lane: bool) {
-        const SPINS: u32 = 200;
-        let shared = &*self.shared;
+    /// Blocks until no read is waiting or running, reading on the calling thread too.
+    pub fn drain(&self) {
+        let help = |read| self.shared.carry_out(read, 0);
+        let help: &dyn Fn(QueuedRead) = &help;
+        self.shared.queue.wait_idle((self.readers > 0).then_some(help));
+    }
+
+    /// Waits on compute thread `thread` until `turns` reaches `turn`, and reads in the meantime if the
+    /// thread is one of the lanes.
+    pub fn help_until(&self, turns: &AtomicUsize, turn: usize, thread: usize) {
+        let help = |read| self.shared.carry_out(read, thread);
+        let help: &dyn Fn(QueuedRead) = &help;
         let over = || turns.load(Ordering::SeqCst) >= turn;
-        for _ in 0..SPINS {
-            if over() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        let mut queue = shared.lock();
-        // Announced before the last look at `turns`: `turn_over` either sees the sleeper or was seen.
-        shared.sleepers.fetch_add(1, Ordering::SeqCst);
-        while !over() {
-            if let Some(read) = if as_lane { queue.waiting.pop_front() } else { None } {
-                drop(queue);
-                shared.carry_out(read);
-                queue = shared.lock();
-            } else {
-                queue = shared.helpers.wait(queue).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-        shared.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.shared.queue.wait_until(over, (thread < self.readers).then_some(help));
     }
 
     /// Ends a turn: what the other compute threads wait for has come.
     pub fn turn_over(&self, turns: &AtomicUsize) {
         turns.fetch_add(1, Ordering::SeqCst);
-        self.shared.wake_helpers();
+        self.shared.queue.wake();
     }
 
-    /// Number of lanes.
+    /// The queue: states of slices, and the numbers.
     #[must_use]
-    pub fn count(&self) -> usize {
-        self.count
+    pub fn queue(&self) -> &ReadQueue {
+        &self.shared.queue
     }
 
     /// The files that the lanes read.
@@ -201,8 +152,7 @@ impl Lanes {
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
-        self.shared.work.notify_all();
+        self.shared.queue.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -210,100 +160,74 @@ impl Drop for Lanes {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake_helpers(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            // A sleeper holds the lock from its announcement until it waits.
-            drop(self.lock());
-            self.helpers.notify_all();
+    fn serve(&self, lane: usize) {
+        while let Some(read) = self.queue.next() {
+            self.carry_out(read, lane);
         }
     }
 
-    fn serve(&self) {
-        loop {
-            let read = {
-                let mut queue = self.lock();
-                loop {
-                    if let Some(read) = queue.waiting.pop_front() {
-                        break read;
-                    }
-                    if queue.closing {
-                        return;
-                    }
-                    queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                }
-            };
-            self.carry_out(read);
-        }
-    }
-
-    fn carry_out(&self, read: SliceRead) {
-        let start = Instant::now();
-        let result = self.read_slice(read);
-        let busy_ns = start.elapsed().as_nanos() as u64;
-        let mut queue = self.lock();
-        queue.stats.reads += 1;
-        queue.stats.lane_busy_ns += busy_ns;
-        match result {
-            Ok(bytes) => queue.stats.device_bytes += bytes,
-            Err(e) => {
-                let error = ReadError {
-                    path: self.files.path(read.file).to_owned(),
-                    offset: read.offset,
-                    bytes: read.bytes,
-                    message: e.to_string(),
-                };
-                queue.error.get_or_insert(error);
-            }
-        }
-        queue.unfinished -= 1;
-        if queue.unfinished == 0 {
-            self.done.notify_all();
-        }
+    fn carry_out(&self, queued: QueuedRead, lane: usize) {
+        let started = Instant::now();
+        let result = self.read_slice(&queued.read);
+        self.finish(queued, lane, started, result);
     }
 
     /// Reads one slice; returns the bytes transferred.
-    fn read_slice(&self, read: SliceRead) -> io::Result<u64> {
-        let lead = read.offset % WINDOW_ALIGN;
-        let file = self.files.file(read.file);
-        let needed = (lead + read.bytes) as usize;
-        if self.files.direct() {
-            let window = (needed as u64).next_multiple_of(WINDOW_ALIGN) as usize;
-            // SAFETY: `Lanes::read`'s caller promised memory for the aligned window that this read
-            // alone uses; anonymous memory is initialised.
-            let buffer = unsafe { std::slice::from_raw_parts_mut(read.frame, window) };
-            read_window(buffer, needed, WINDOW_ALIGN as usize, |part, done| {
-                file.read_at(part, read.offset - lead + done as u64)
-            })
-        } else {
-            // SAFETY: as above; the slice lies within the window.
-            let buffer = unsafe {
-                std::slice::from_raw_parts_mut(read.frame.add(lead as usize), read.bytes as usize)
-            };
-            let needed = buffer.len();
-            read_window(buffer, needed, 1, |part, done| {
-                file.read_at(part, read.offset + done as u64)
-            })
-        }
+    fn read_slice(&self, read: &SliceRead) -> io::Result<u64> {
+        let window = Window::of(read, self.files.direct());
+        // SAFETY: `Lanes::submit`'s caller promised memory for the aligned window that this read alone uses;
+        // anonymous memory is initialised.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(window.base, window.bytes) };
+        read_window(buffer, window.needed, window.align, |part, done| {
+            self.files.read_at(read.file, part, window.offset + done as u64)
+        })
     }
+
+    /// A lane is done with a read.
+    pub(super) fn finish(
+        &self,
+        queued: QueuedRead,
+        lane: usize,
+        started: Instant,
+        result: io::Result<u64>,
+    ) {
+        let read = &queued.read;
+        let result = result.map_err(|e| ReadError {
+            path: self.files.path(read.file).to_owned(),
+            offset: read.offset,
+            bytes: read.bytes,
+            message: e.to_string(),
+        });
+        self.queue.finish(queued, lane, started, result);
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::uring::start as start_uring;
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn start_uring(_: &Arc<Shared>, _: u32) -> Result<JoinHandle<()>, String> {
+    Err("this system has no io_uring".into())
 }
 
 #[cfg(test)]
 mod tests {
+    use bmoe_trace::record::ReadPurpose;
+
     use super::*;
     use crate::flash::arena::Arena;
+    use crate::flash::layout::WINDOW_ALIGN;
+    use crate::flash::queue::SliceState;
 
-    fn check(want_direct: bool, lanes: u32) {
+    fn check(want_direct: bool, lanes: u32, engine: IoEngine) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("slices");
         let content: Vec<u8> = (0..100_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
         std::fs::write(&path, &content).unwrap();
-        let (files, how) = SliceFiles::open(&[path], want_direct, 4096).unwrap();
-        eprintln!("reads: {how:?}, {lanes} lanes");
-        let lanes = Lanes::new(files, lanes, 1).unwrap();
+        let (files, how) = SliceFiles::open(&[path], want_direct, &[]).unwrap();
+        eprintln!("reads: {how:?}, {lanes} lanes, {engine}");
+        let options = LaneOptions { lanes, helpers: 1, engine, slices: 16, record: true };
+        let lanes = Lanes::new(files, options).unwrap();
         let arena = Arena::new(16 * 16384).unwrap();
         // The last slice ends with the file, in the middle of a block.
         let slices: Vec<(u64, u64)> =
@@ -316,11 +240,20 @@ mod tests {
                 offset,
                 bytes,
                 frame: arena.at(i as u64 * 16384),
+                slice: i as u32,
+                purpose: ReadPurpose::Demand,
+                ubatch: 0,
             })
             .collect();
         // SAFETY: frames are 16 KiB apart and no window is longer than 12 KiB.
-        let stats = unsafe { lanes.read(&batch) }.unwrap();
+        unsafe { lanes.submit(&batch) };
+        lanes.drain();
+        assert!(lanes.queue().take_error().is_none());
+        let stats = lanes.queue().take_stats();
         assert_eq!(stats.reads, 16);
+        assert!(stats.active_ns > 0 && stats.lane_busy_ns > 0);
+        let completed = lanes.queue().take_completed();
+        assert_eq!(completed.iter().map(|c| c.device_bytes).sum::<u64>(), stats.device_bytes);
         for (read, &(offset, bytes)) in batch.iter().zip(&slices) {
             // SAFETY: the read is done.
             let got = unsafe {
@@ -331,17 +264,22 @@ mod tests {
             };
             assert_eq!(got, &content[offset as usize..(offset + bytes) as usize]);
         }
-        let beyond = SliceRead { file: 0, offset: 99_000, bytes: 2000, frame: arena.at(0) };
+        let beyond = SliceRead { offset: 99_000, bytes: 2000, ..batch[0] };
         // SAFETY: as above.
-        let error = unsafe { lanes.read(&[beyond]) }.unwrap_err().to_string();
+        unsafe { lanes.submit(&[beyond]) };
+        lanes.drain();
+        let error = lanes.queue().take_error().unwrap().to_string();
+        assert_eq!(lanes.queue().state(0), SliceState::Failed);
         assert!(error.contains("slices") && error.contains("ends 1000 bytes early"), "{error}");
     }
 
     #[test]
     fn slices_arrive_whole_on_every_path() {
         for lanes in [1, 4] {
-            check(true, lanes);
-            check(false, lanes);
+            for engine in [IoEngine::Pread, IoEngine::Uring] {
+                check(true, lanes, engine);
+                check(false, lanes, engine);
+            }
         }
     }
 
@@ -350,9 +288,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("slices");
         std::fs::write(&path, vec![9; 1 << 20]).unwrap();
-        let (files, _) = SliceFiles::open(&[path], false, 0).unwrap();
+        let (files, _) = SliceFiles::open(&[path], false, &[]).unwrap();
         // Three lanes, all of them compute threads, and a compute thread that is none.
-        let lanes = Lanes::new(files, 3, 3).unwrap();
+        let engine = IoEngine::Pread;
+        let options = LaneOptions { lanes: 3, helpers: 3, engine, slices: 4, record: false };
+        let lanes = Lanes::new(files, options).unwrap();
         assert!(lanes.threads.is_empty());
         let arena = Arena::new(1 << 20).unwrap();
         let turns = AtomicUsize::new(0);
@@ -361,7 +301,7 @@ mod tests {
                 let (lanes, turns) = (&lanes, &turns);
                 scope.spawn(move || {
                     for turn in 1..=300 {
-                        lanes.help_until(turns, turn, thread < 3);
+                        lanes.help_until(turns, turn, thread);
                         assert!(turns.load(Ordering::SeqCst) >= turn);
                     }
                 });
@@ -373,11 +313,16 @@ mod tests {
                         offset: i * 4096,
                         bytes: 4096,
                         frame: arena.at(i * 4096),
+                        slice: i as u32,
+                        purpose: ReadPurpose::Demand,
+                        ubatch: 0,
                     })
                     .collect();
                 // SAFETY: frames of one page each.
-                let stats = unsafe { lanes.read(&batch) }.unwrap();
-                assert_eq!(stats.reads, turn % 5);
+                unsafe { lanes.submit(&batch) };
+                lanes.help_with_demand();
+                assert!((0..turn as u32 % 5).all(|slice| lanes.queue().wait_for(slice)));
+                assert_eq!(lanes.queue().take_stats().reads, turn % 5);
                 lanes.turn_over(&turns);
             }
         });

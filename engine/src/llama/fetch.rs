@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use bmoe_trace::record::{Residency, RouteRecord};
+use bmoe_trace::record::{Phase, ReadPurpose};
 
+use super::routes::{add_scores, positions, record};
 use super::shared::{Main, Shared};
 use super::sys;
 use crate::error::EngineError;
@@ -59,8 +59,7 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
     if shared.failed.load(Ordering::Acquire) {
         return;
     }
-    let start = Instant::now();
-    main.compute_ns += (start - main.handed_over).as_nanos() as u64;
+    main.clock.dense(op.layer);
     // SAFETY: sources of a replaced GET_ROWS.
     let (probabilities, ids) = unsafe { (&*node.src[0], &*node.src[1]) };
     let (top_k, tokens) = (ids.ne[0] as usize, ids.ne[1] as usize);
@@ -89,9 +88,10 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
             }
         }
     }
-    let positions = positions(main, op.layer, tokens);
+    let positions = positions(&mut main.batch, op.layer, tokens);
+    let ubatch = main.batch.number();
     if let Some(store) = &mut main.store {
-        if let Err(e) = store.begin(op.layer, &main.experts) {
+        if let Err(e) = store.begin(ubatch, op.layer, &main.experts) {
             main.failure.get_or_insert(e.into());
             shared.failed.store(true, Ordering::Release);
             return;
@@ -100,78 +100,36 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
         // SAFETY: no product runs while this node does.
         unsafe { shared.activations.reserve(main.experts.len() * op.activation_row_bytes) };
         shared.event_ready.store(true, Ordering::Release);
-    }
-    if main.record {
-        main.pending = Some(record(main, op.model_layer, top_k as u32, positions));
-    }
-    main.handed_over = Instant::now();
-}
-
-/// Counts micro-batches and gives the absolute positions of the event's tokens.
-fn positions(main: &mut Main, layer: usize, tokens: usize) -> Vec<u32> {
-    let batch = &mut main.batch;
-    let ubatch = match batch.ubatch {
-        None => 0,
-        Some(u) if layer <= batch.last_layer => u + 1,
-        Some(u) => u,
-    };
-    batch.ubatch = Some(ubatch);
-    batch.last_layer = layer;
-    // The last layer keeps only the tokens whose output is wanted: the last ones.
-    let end = ((ubatch + 1) * batch.ubatch_tokens).min(batch.tokens);
-    let end = batch.first_position + end;
-    (end.saturating_sub(tokens as u32)..end).collect()
-}
-
-fn record(main: &Main, layer: u32, top_k: u32, positions: Vec<u32>) -> RouteRecord {
-    let mut record = RouteRecord {
-        turn: 0,
-        ubatch: main.batch.ubatches_before + main.batch.ubatch.unwrap_or(0),
-        phase: main.batch.phase,
-        layer,
-        top_k,
-        positions,
-        experts: main.experts.clone(),
-        weights: vec![f32::NAN; main.experts.len()],
-        distinct: Vec::new(),
-        residency: Vec::new(),
-        read_bytes: Vec::new(),
-        scored: Vec::new(),
-        scores: Vec::new(),
-    };
-    if let Some(store) = &main.store {
-        let (experts, hits) = store.event_experts();
-        let expert_bytes = store.event_expert_bytes();
-        record.distinct = experts.to_vec();
-        record.residency = (0..experts.len())
-            .map(|i| if i < hits { Residency::Hit } else { Residency::Miss })
-            .collect();
-        record.read_bytes =
-            (0..experts.len()).map(|i| if i < hits { 0 } else { expert_bytes }).collect();
-    }
-    record
-}
-
-/// Copies the final router weights of the event into its record.
-///
-/// # Safety
-/// Thread 0, behind the routing and before the experts of the layer.
-pub(super) unsafe fn finish_record(main: &mut Main, layer: usize) {
-    let Some(record) = &mut main.pending else { return };
-    let node = main.weight_nodes[layer];
-    if !node.is_null() {
-        // SAFETY: the last node with router weights; its buffer is in use until the experts' outputs
-        // are weighted. It is contiguous: [1, top_k, tokens] or [top_k, tokens].
-        unsafe {
-            if sys::ggml_nelements(node) as usize == record.weights.len()
-                && sys::ggml_is_contiguous(node)
-            {
-                let data = (*node).data.cast::<f32>();
-                for (i, weight) in record.weights.iter_mut().enumerate() {
-                    *weight = *data.add(i);
-                }
-            }
+        if tokens == 1 && main.batch.phase == Phase::Decode {
+            // SAFETY: thread 0; the layer's router has run, and its input is the experts' input too.
+            unsafe { read_ahead(main, op.layer) };
         }
     }
-    main.records.extend(main.pending.take());
+    if main.record {
+        let mut record = record(main, op.model_layer, top_k as u32, positions);
+        // SAFETY: the router's probabilities are this node's source, so they are still there.
+        unsafe { add_scores(&mut record, main.scores, main.n_expert, probabilities, tokens) };
+        main.pending = Some(record);
+    }
+    main.clock.fetch(op.layer);
+}
+
+/// Asks for experts of the next layers behind this layer's own.
+///
+/// # Safety
+/// Thread 0, behind the layer's router and before its experts.
+unsafe fn read_ahead(main: &mut Main, layer: usize) {
+    let Main { store: Some(store), ahead, routers, predictor, experts, .. } = main else { return };
+    if ahead.predict_experts > 0 && layer + 1 < routers.len() {
+        // SAFETY: the routers' nodes are of the running graph; the caller's promise for the input.
+        let guesses = unsafe {
+            predictor.guess(&routers[layer], &routers[layer + 1], ahead.predict_experts as usize)
+        };
+        for expert in guesses {
+            store.read_early(layer + 1, expert, ReadPurpose::Predict);
+        }
+    }
+    if ahead.prefetch_layers > 0 {
+        store.prefetch_after(layer, experts, ahead.prefetch_layers);
+    }
 }

@@ -18,13 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use bmoe_trace::record::{Phase, RouteRecord};
+use bmoe_trace::config::ComputeTrace;
+use bmoe_trace::record::{ComputeRecord, Phase, ReadRecord, RouteRecord};
 
+use super::clock::Clock;
 use super::fetch::{self, FetchOp};
 use super::gguf::ModelInfo;
 use super::kernel::{Kernel, tiled_forced};
 use super::matmul::{self, MatmulOp};
 use super::model::Model;
+use super::nodes::NodeTrace;
+use super::predict::{Predictor, Router};
+pub use super::shared::Ahead;
 use super::shared::{Batch, Main, Shared, Worker};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
@@ -42,19 +47,32 @@ pub struct Hook {
     threads: usize,
 }
 
+/// What a hook is asked to do beside making experts resident.
+#[derive(Debug, Clone, Default)]
+pub struct HookOptions {
+    /// Route records are wanted.
+    pub record: bool,
+    /// What is read ahead.
+    pub ahead: Ahead,
+    /// So many of the router's best experts of every token are recorded with their scores.
+    pub scores: u32,
+    /// What is measured inside the graph.
+    pub compute_trace: ComputeTrace,
+    /// Largest micro-batch.
+    pub ubatch_tokens: u32,
+    /// Holds the number of the signal that asks the run to stop, or [`CANCEL`](crate::error::CANCEL), 0
+    /// while there is neither.
+    pub stop: Arc<AtomicUsize>,
+}
+
 impl Hook {
-    /// A hook for a model. `store` is there in `stream` mode. `stop` holds the number of the signal
-    /// that asks the run to stop, 0 while there is none.
+    /// A hook for a model. `store` is there in `stream` mode.
     #[must_use]
-    pub fn new(
-        info: &ModelInfo,
-        store: Option<ExpertStore>,
-        record: bool,
-        ubatch_tokens: u32,
-        stop: Arc<AtomicUsize>,
-    ) -> Box<Self> {
+    pub fn new(info: &ModelInfo, store: Option<ExpertStore>, options: HookOptions) -> Box<Self> {
+        let HookOptions { record, ahead, scores, compute_trace, ubatch_tokens, stop } = options;
         let layers = info.experts.layers.len();
         let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
+        let overlap = store.as_ref().is_some_and(ExpertStore::overlaps);
         let main = Main {
             store,
             n_expert: info.n_expert as usize,
@@ -62,9 +80,15 @@ impl Hook {
             records: Vec::new(),
             pending: None,
             weight_nodes: vec![std::ptr::null(); layers],
+            order: vec![Vec::new(); layers],
+            other_routing: false,
             ids_nodes: vec![std::ptr::null(); layers],
+            routers: vec![Router::UNKNOWN; layers],
+            predictor: Predictor::default(),
+            ahead,
             experts: Vec::new(),
             batch: Batch {
+                turn: 0,
                 phase: Phase::Prefill,
                 ubatch_tokens,
                 tokens: 0,
@@ -74,8 +98,9 @@ impl Hook {
                 last_layer: 0,
             },
             failure: None,
-            handed_over: Instant::now(),
-            compute_ns: 0,
+            clock: Clock::new(layers, compute_trace == ComputeTrace::Layers),
+            scores: scores as usize,
+            nodes: (compute_trace == ComputeTrace::Nodes).then(NodeTrace::new),
         };
         Box::new(Self {
             shared: Box::new(Shared {
@@ -83,6 +108,8 @@ impl Hook {
                 work: UnsafeCell::new(Work::new(info.n_expert as usize)),
                 workers: Vec::new(),
                 lanes,
+                overlap,
+                read_failed: AtomicBool::new(false),
                 turns: AtomicUsize::new(0),
                 activations: Activations::new(),
                 event_ready: AtomicBool::new(false),
@@ -147,9 +174,13 @@ impl Hook {
 
     /// What the store did, and how long llama.cpp computed, since the last call.
     pub fn take_costs(&mut self) -> (crate::flash::store::StoreStats, u64) {
+        let workers = self.shared.workers.iter_mut();
+        let stalls: u64 = workers.map(|w| std::mem::take(&mut w.get_mut().stall_ns)).sum();
+        let stall_ns = stalls / self.threads as u64;
         let main = self.main();
-        let stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
-        (stats, std::mem::take(&mut main.compute_ns))
+        let mut stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
+        stats.io_wait_ns += stall_ns;
+        (stats, main.clock.take_compute_ns().saturating_sub(stall_ns))
     }
 
     /// The store, in `stream` mode.
@@ -162,9 +193,33 @@ impl Hook {
         std::mem::take(&mut self.main().records)
     }
 
+    /// Records of computing since the last call, when they are wanted.
+    pub fn take_compute_records(&mut self) -> Vec<ComputeRecord> {
+        let mut layers: Vec<(usize, u32)> = self.layer_of.iter().map(|(m, l)| (*l, *m)).collect();
+        layers.sort_unstable();
+        let layers: Vec<u32> = layers.into_iter().map(|(_, model)| model).collect();
+        let main = self.main();
+        let mut records =
+            main.clock.take_records(main.batch.ubatches_before.saturating_sub(1), &layers);
+        records.extend(main.nodes.iter_mut().flat_map(NodeTrace::take));
+        records
+    }
+
+    /// Records of reads since the last call, when lanes keep them; times count from `origin`.
+    pub fn take_read_records(&mut self, origin: Instant) -> Vec<ReadRecord> {
+        self.main().store.as_mut().map(|s| s.take_reads(origin)).unwrap_or_default()
+    }
+
     /// Micro-batches so far.
     pub fn ubatches(&mut self) -> u32 {
         self.main().batch.ubatches_before
+    }
+
+    /// Events from here on belong to a turn's prompt.
+    pub fn start_turn(&mut self, turn: u32) {
+        let batch = &mut self.main().batch;
+        batch.turn = turn;
+        batch.phase = Phase::Prefill;
     }
 
     /// Events from here on belong to decode steps.
@@ -177,19 +232,33 @@ impl Hook {
         main.batch.tokens = tokens;
         main.batch.first_position = first_position;
         main.batch.ubatch = None;
-        main.handed_over = Instant::now();
+        main.clock.start();
+        if let Some(nodes) = &mut main.nodes {
+            nodes.start();
+        }
     }
 
     pub(super) fn end_batch(&mut self) {
         let main = self.main();
-        main.compute_ns += main.handed_over.elapsed().as_nanos() as u64;
+        main.clock.end();
         main.batch.ubatches_before += main.batch.tokens.div_ceil(main.batch.ubatch_tokens);
         main.records.extend(main.pending.take());
     }
 
+    /// The graph was stopped in the middle, and another one is going to run.
+    pub(super) fn abandon(&mut self) {
+        let main = self.main();
+        if let Some(store) = &mut main.store {
+            store.abandon();
+        }
+    }
+
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {
         let signal = self.shared.stop.load(Ordering::Relaxed);
-        self.main().failure.take().or_else(|| EngineError::interrupted(signal))
+        let main = self.main();
+        let read = || main.store.as_ref()?.lanes().queue().take_error();
+        let read = read().map(EngineError::from);
+        main.failure.take().or(read).or_else(|| EngineError::interrupted(signal))
     }
 
     /// Looks at a node and replaces it if it is one of those above.
@@ -200,7 +269,7 @@ impl Hook {
         // SAFETY: the caller's promise; no operation of ours is running, so thread 0 may use `main`.
         let (node, main) = unsafe { (&mut *node, &mut *self.shared.main.get()) };
         match node.op {
-            sys::GGML_OP_CUSTOM => {}
+            sys::GGML_OP_CUSTOM => main.other_routing = false,
             sys::GGML_OP_MUL_MAT_ID => {
                 let weights = node.src[0];
                 let Some(op) = self.matmul_ops.get(&(weights as usize)) else {
@@ -213,12 +282,25 @@ impl Hook {
                     );
                     return self.fail_at(node, main, EngineError::Graph(message));
                 }
+                learn_order(main, op);
                 let op: *const MatmulOp = op;
                 replace(node, matmul::matmul, op.cast_mut().cast(), self.threads as i32);
             }
             _ => {
+                if main.ahead.predict_experts > 0
+                    && let Some(layer) = logits_layer(node).and_then(|l| self.layer_of.get(&l))
+                {
+                    main.routers[*layer].learn(node);
+                }
                 if let Some(layer) = weights_layer(node) {
                     if let Some(&layer) = self.layer_of.get(&layer) {
+                        if node.op == sys::GGML_OP_GET_ROWS {
+                            // SAFETY: a node of this kind has ids.
+                            main.other_routing = unsafe { (*node.src[1]).op } == sys::GGML_OP_CPY;
+                        }
+                        if main.other_routing {
+                            return;
+                        }
                         main.weight_nodes[layer] = node;
                         if node.op == sys::GGML_OP_GET_ROWS && (main.record || main.store.is_some())
                         {
@@ -255,19 +337,44 @@ impl Hook {
     }
 }
 
+/// Reads follow the order in which the graph multiplies with a layer's projections, which is the order in
+/// which its nodes are seen.
+fn learn_order(main: &mut Main, op: &MatmulOp) {
+    let order = &mut main.order[op.layer];
+    if order.contains(&op.projection) {
+        return;
+    }
+    order.push(op.projection);
+    if let Some(store) = &mut main.store
+        && order.len() == store.layout().layers[op.layer].tensors.len()
+    {
+        store.set_order(op.layer, order);
+    }
+}
+
 /// The layer of a node that holds router weights at some stage: `ffn_moe_weights-7`,
 /// `ffn_moe_weights_norm-7`, ... (but not the sums that they are divided by).
 fn weights_layer(node: &sys::ggml_tensor) -> Option<u32> {
-    const PREFIX: &[u8] = b"ffn_moe_weights";
+    let (stage, layer) = stage_and_layer(node, b"ffn_moe_weights")?;
+    matches!(stage, "" | "_norm" | "_softmax" | "_scaled").then_some(layer)
+}
+
+/// The layer of a node that holds the router's products, with or without its bias.
+fn logits_layer(node: &sys::ggml_tensor) -> Option<u32> {
+    let (stage, layer) = stage_and_layer(node, b"ffn_moe_logits")?;
+    matches!(stage, "" | "_biased").then_some(layer)
+}
+
+/// Splits a node's name, `<prefix><stage>-<layer>`.
+fn stage_and_layer<'a>(node: &'a sys::ggml_tensor, prefix: &[u8]) -> Option<(&'a str, u32)> {
     // Most nodes are told apart by their first bytes; this runs for every node of every token.
-    if !node.name.iter().zip(PREFIX).all(|(a, b)| *a as u8 == *b) {
+    if !node.name.iter().zip(prefix).all(|(a, b)| *a as u8 == *b) {
         return None;
     }
     // SAFETY: ggml terminates names.
     let name = unsafe { CStr::from_ptr(node.name.as_ptr()) }.to_str().ok()?;
-    let rest = &name[PREFIX.len()..];
-    let (stage, layer) = rest.split_once('-')?;
-    matches!(stage, "" | "_norm" | "_softmax" | "_scaled").then(|| layer.parse().ok())?
+    let (stage, layer) = name[prefix.len()..].split_once('-')?;
+    Some((stage, layer.parse().ok()?))
 }
 
 type CustomOp = unsafe extern "C" fn(*mut sys::ggml_tensor, i32, i32, *mut c_void);
@@ -303,7 +410,8 @@ fn replace(node: &mut sys::ggml_tensor, op: CustomOp, data: *mut c_void, threads
     }
 }
 
-/// `cb_eval`: sees every node before the graph runs; never asks for a result, so nothing is split.
+/// `cb_eval`: sees every node before the graph runs. It asks for no result, so nothing is split, unless
+/// nodes are to be timed.
 pub(super) unsafe extern "C" fn on_node(
     node: *mut sys::ggml_tensor,
     ask: bool,
@@ -312,8 +420,19 @@ pub(super) unsafe extern "C" fn on_node(
     if ask {
         // SAFETY: `data` is the context's hook; llama.cpp passes a node of its graph and calls from the
         // thread that decodes.
-        unsafe { (*data.cast_const().cast::<Hook>()).visit(node) };
-        return false;
+        unsafe {
+            let hook = &*data.cast_const().cast::<Hook>();
+            hook.visit(node);
+            return hook.shared.main().nodes.is_some();
+        }
+    }
+    // SAFETY: as above; the node was computed, and nothing else is at the moment.
+    unsafe {
+        let main = (*data.cast_const().cast::<Hook>()).shared.main();
+        let ubatch = main.batch.number();
+        if let Some(nodes) = &mut main.nodes {
+            nodes.done(&*node, ubatch);
+        }
     }
     true
 }
@@ -322,5 +441,7 @@ pub(super) unsafe extern "C" fn on_node(
 pub(super) unsafe extern "C" fn on_abort_check(data: *mut c_void) -> bool {
     // SAFETY: `data` is the context's hook; only atomics are read.
     let shared = unsafe { &*(*data.cast_const().cast::<Hook>()).shared };
-    shared.failed.load(Ordering::Acquire) || shared.stop.load(Ordering::Relaxed) != 0
+    shared.failed.load(Ordering::Acquire)
+        || shared.read_failed.load(Ordering::Acquire)
+        || shared.stop.load(Ordering::Relaxed) != 0
 }

@@ -2,10 +2,9 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use super::fetch::finish_record;
 use super::kernel::{Kernel, TILED_ROWS};
+use super::routes::finish_record;
 use super::shared::Shared;
 use super::sys;
 use super::work::{Item, Row, Work};
@@ -59,9 +58,14 @@ pub(super) unsafe extern "C" fn matmul(
     let source = std::ptr::from_ref(input).addr() | (op.kernel.activation_type as usize) << 56;
     let convert =
         !op.kernel.takes_f32() && shared.activations.source.load(Ordering::Relaxed) != source;
+    let mut stalled_before = 0;
     if thread == 0 {
         // SAFETY: thread 0; the others don't look at the work before the barrier.
-        unsafe { start_round(op, shared) };
+        unsafe {
+            shared.main().clock.dense(op.layer);
+            stalled_before = shared.worker(0).stall_ns;
+            start_round(op, shared);
+        }
         shared.end_turn();
     }
     if convert {
@@ -82,13 +86,22 @@ pub(super) unsafe extern "C" fn matmul(
         loop {
             let i = shared.next_item.fetch_add(1, Ordering::Relaxed);
             let Some(item) = work.items.get(i) else { break };
-            // SAFETY: the item's slice is in memory for this round; items write disjoint outputs.
+            // SAFETY: each thread passes its own number, and nothing of the worker is in use.
+            if item.pending.is_some_and(|slice| !unsafe { shared.await_slice(slice, thread) }) {
+                // The graph is stopped behind this node; the barriers must be passed all the same.
+                continue;
+            }
+            // SAFETY: the item's slice is in memory now; items write disjoint outputs.
             unsafe { compute(op, shared, work, item, node, input, thread) };
         }
         if work.last_round {
             // The others looked at it before the first barrier.
-            if thread == 0 && convert {
-                shared.activations.source.store(source, Ordering::Relaxed);
+            if thread == 0 {
+                if convert {
+                    shared.activations.source.store(source, Ordering::Relaxed);
+                }
+                // SAFETY: thread 0.
+                unsafe { end_rounds(op, shared, stalled_before) };
             }
             return;
         }
@@ -111,7 +124,7 @@ pub(super) unsafe extern "C" fn matmul(
 unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
     // SAFETY: the caller's promise.
     let (main, work) = unsafe { (shared.main(), shared.work_mut()) };
-    let start = Instant::now();
+    main.clock.experts(op.layer, 0);
     if main.pending.is_some() {
         // SAFETY: thread 0; the weights were computed before the experts.
         unsafe { finish_record(main, op.layer) };
@@ -126,10 +139,12 @@ unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
                 let tiled = shared.tiled_forced || work.rows_of(expert).len() >= TILED_ROWS;
                 let chunk = if tiled { TILED_CHUNK } else { DOT_CHUNK };
                 let slice = store.slice(expert, op.projection);
+                let pending = store.pending(expert, op.projection);
                 for first_out in (0..op.n_out).step_by(chunk) {
                     work.items.push(Item {
                         // SAFETY: the slice holds `n_out` rows.
                         weights: unsafe { slice.add(first_out * op.row_bytes) },
+                        pending,
                         expert,
                         first_out: first_out as u32,
                         n_out: chunk.min(op.n_out - first_out) as u32,
@@ -143,9 +158,20 @@ unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
         }
     }
     // Getting a round ready is the store's time (it counts it); the rest of the operation is compute.
-    let in_store = start.elapsed();
-    main.handed_over += in_store;
+    main.clock.fetch(op.layer);
     shared.next_item.store(0, Ordering::Relaxed);
+}
+
+/// Counts the operation's time.
+///
+/// # Safety
+/// Thread 0.
+unsafe fn end_rounds(op: &MatmulOp, shared: &Shared, stalled_before: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let stall_ns = shared.worker(0).stall_ns - stalled_before;
+        shared.main().clock.experts(op.layer, stall_ns);
+    }
 }
 
 /// Converts this thread's share of the activation rows.

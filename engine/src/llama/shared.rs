@@ -2,16 +2,20 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bmoe_trace::record::{Phase, RouteRecord};
 
+use super::clock::Clock;
 use super::kernel::StockProduct;
+use super::nodes::NodeTrace;
+use super::predict::{Predictor, Router};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
 use crate::flash::lanes::Lanes;
+use crate::flash::queue::SliceState;
 use crate::flash::store::ExpertStore;
 
 /// State that graph threads reach.
@@ -26,6 +30,10 @@ pub(super) struct Shared {
     pub(super) workers: Vec<UnsafeCell<Worker>>,
     /// The lanes, in `stream` mode: what waiting threads wait at.
     pub(super) lanes: Option<Arc<Lanes>>,
+    /// Products are computed while slices are on their way.
+    pub(super) overlap: bool,
+    /// A slice that a product waited for could not be read.
+    pub(super) read_failed: AtomicBool,
     /// Turns that thread 0 has finished, see [`Shared::await_turn`].
     pub(super) turns: AtomicUsize,
     pub(super) activations: Activations,
@@ -45,11 +53,13 @@ pub(super) struct Worker {
     pub(super) product: StockProduct,
     /// Turns that the thread has waited for.
     turns: usize,
+    /// Time that its products waited for slices, since it was last taken.
+    pub(super) stall_ns: u64,
 }
 
 impl Worker {
     pub(super) fn new() -> Self {
-        Self { product: StockProduct::new(), turns: 0 }
+        Self { product: StockProduct::new(), turns: 0, stall_ns: 0 }
     }
 }
 
@@ -64,20 +74,42 @@ pub(super) struct Main {
     pub(super) pending: Option<RouteRecord>,
     /// The node with the final router weights, per layer.
     pub(super) weight_nodes: Vec<*const sys::ggml_tensor>,
+    /// Projections in the order in which the graph multiplies with them, per layer.
+    pub(super) order: Vec<Vec<usize>>,
+    /// While nodes are looked at: these are of a layer's second routing, among experts that aren't streamed
+    /// (GroveMoE's chunk experts). Its nodes have the names of the first, its ids are a converted copy.
+    pub(super) other_routing: bool,
     /// The node with the chosen experts, per layer.
     pub(super) ids_nodes: Vec<*const sys::ggml_tensor>,
+    /// Routers, per layer.
+    pub(super) routers: Vec<Router>,
+    pub(super) predictor: Predictor,
+    pub(super) ahead: Ahead,
     /// Accesses of the current event.
     pub(super) experts: Vec<u16>,
     pub(super) batch: Batch,
     pub(super) failure: Option<EngineError>,
-    /// When an operation of ours, or the batch's start, last handed over to llama.cpp.
-    pub(super) handed_over: Instant,
-    pub(super) compute_ns: u64,
+    pub(super) clock: Clock,
+    /// So many of the router's best experts are recorded with their scores.
+    pub(super) scores: usize,
+    /// Records of nodes, when they are wanted.
+    pub(super) nodes: Option<NodeTrace>,
+}
+
+/// What is read before a layer asks for it, while tokens are generated.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ahead {
+    /// What the previous token used in so many of the next layers.
+    pub prefetch_layers: u32,
+    /// So many of the experts that the next layer's router names.
+    pub predict_experts: u32,
 }
 
 /// Where in the run the graph is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
+    /// Turn of the session.
+    pub(super) turn: u32,
     pub(super) phase: Phase,
     pub(super) ubatch_tokens: u32,
     pub(super) tokens: u32,
@@ -88,6 +120,13 @@ pub(super) struct Batch {
     pub(super) ubatch: Option<u32>,
     /// Layer of the last event.
     pub(super) last_layer: usize,
+}
+
+impl Batch {
+    /// The running micro-batch's number within the run.
+    pub(super) fn number(&self) -> u32 {
+        self.ubatches_before + self.ubatch.unwrap_or(0)
+    }
 }
 
 impl Shared {
@@ -122,9 +161,34 @@ impl Shared {
         unsafe { &mut *self.workers[thread].get() }
     }
 
-    /// Ends a turn of thread 0: experts are resident, or a round is ready.
+    /// Waits until a slice has landed; false when it could not be read.
+    ///
+    /// # Safety
+    /// Only graph thread `thread`, while nothing else uses its worker.
+    pub(super) unsafe fn await_slice(&self, slice: u32, thread: usize) -> bool {
+        let Some(lanes) = &self.lanes else { return true };
+        let queue = lanes.queue();
+        match queue.state(slice) {
+            SliceState::Ready => return true,
+            SliceState::Pending => {}
+            SliceState::Absent | SliceState::Failed => return self.fail_read(),
+        }
+        let start = Instant::now();
+        let landed = queue.wait_for(slice);
+        // SAFETY: the caller's promise.
+        unsafe { self.worker(thread) }.stall_ns += start.elapsed().as_nanos() as u64;
+        landed || self.fail_read()
+    }
+
+    fn fail_read(&self) -> bool {
+        self.read_failed.store(true, Ordering::Release);
+        false
+    }
+
+    /// Ends a turn of thread 0: experts are resident, or a round is ready. With overlap there are no turns:
+    /// thread 0 never waits for reads while the others could help.
     pub(super) fn end_turn(&self) {
-        if let Some(lanes) = &self.lanes {
+        if let (Some(lanes), false) = (&self.lanes, self.overlap) {
             lanes.turn_over(&self.turns);
         }
     }
@@ -135,11 +199,11 @@ impl Shared {
     /// # Safety
     /// Only graph thread `thread`.
     pub(super) unsafe fn await_turn(&self, thread: usize) {
-        if let Some(lanes) = &self.lanes {
+        if let (Some(lanes), false) = (&self.lanes, self.overlap) {
             // SAFETY: the caller's promise.
             let worker = unsafe { self.worker(thread) };
             worker.turns += 1;
-            lanes.help_until(&self.turns, worker.turns, thread < lanes.count());
+            lanes.help_until(&self.turns, worker.turns, thread);
         }
     }
 }

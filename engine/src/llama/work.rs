@@ -14,6 +14,8 @@ pub(super) struct Row {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     pub(super) weights: *const u8,
+    /// The slice to wait for, when it was not in memory as the round began.
+    pub(super) pending: Option<u32>,
     pub(super) expert: u16,
     pub(super) first_out: u32,
     pub(super) n_out: u32,

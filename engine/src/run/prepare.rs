@@ -1,14 +1,22 @@
 //! From a configuration to a model that is ready: checks, memory, files.
 
-use bmoe_trace::record::{DirectIo, LayerShape, ModelShape};
+use std::io::Write as _;
+
+use bmoe_cache::{PolicyKind, UnknownPolicy};
+use bmoe_trace::config::DenseWeights;
+use bmoe_trace::record::{DirectIo, IoEngineUsed, LayerShape, ModelShape};
 use bmoe_trace::{Mode, RunConfig};
 
+use super::budget;
+use super::cores::Cores;
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
+use crate::flash::fault::Faults;
 use crate::flash::file::SliceFiles;
-use crate::flash::lanes::{Lanes, MAX_LANES};
+use crate::flash::lanes::{LaneOptions, Lanes, MAX_LANES};
 use crate::flash::memory::MemoryPlan;
-use crate::flash::store::ExpertStore;
+use crate::flash::probe;
+use crate::flash::store::{ExpertStore, StoreOptions};
 use crate::llama::gguf::ModelInfo;
 
 /// Cores that this process may use: more threads than that make ggml's spinning barriers hundreds of
@@ -25,8 +33,12 @@ pub fn default_threads() -> u32 {
 pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig, EngineError> {
     let refuse = |message: String| Err(EngineError::Config(message));
     let mut resolved = config.clone();
+    let cores = Cores::of(&resolved.cpu_mask)?;
+    if let Some(cores) = &cores {
+        resolved.cpu_mask = cores.mask();
+    }
     if resolved.threads == 0 {
-        resolved.threads = default_threads();
+        resolved.threads = cores.map_or_else(default_threads, |c| c.compute.len() as u32);
     }
     if resolved.threads > 512 {
         return refuse(format!("--threads {} is out of range: 1 to 512", resolved.threads));
@@ -53,9 +65,6 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
             resolved.model.display()
         ));
     }
-    if resolved.prompt.is_empty() {
-        return refuse("the prompt is empty; give one with --prompt or --prompt-file".into());
-    }
     if config.n_expert_used > info.n_expert {
         return refuse(format!(
             "--n-expert-used {} is more than the model's {} experts",
@@ -72,30 +81,26 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
                 resolved.io_threads
             ));
         }
-        check_budget(&resolved, info)?;
+        policy(&resolved)?;
+        budget::check(&resolved, &info.experts)?;
+    } else if resolved.dense_weights != DenseWeights::default() {
+        return refuse(format!(
+            "--dense-weights {} goes with --mode stream; --mode {} has all weights in one place",
+            resolved.dense_weights, resolved.mode
+        ));
     }
     Ok(resolved)
 }
 
-/// A cache that can't hold one token's experts of one layer could never be used.
-fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError> {
-    let smallest = info.experts.top_k_bytes(config.n_expert_used);
-    let budget = budget_bytes(config);
-    if !config.cache_mib.is_on() || budget >= smallest {
-        return Ok(());
-    }
-    Err(EngineError::Config(format!(
-        "--cache-mb {} is too small: one token's {} experts of the largest layer take {:.1} MiB; \
-         give --cache-mb {} or more, or 0 for no cache",
-        config.cache_mib,
-        config.n_expert_used,
-        smallest as f64 / f64::from(1 << 20),
-        smallest.div_ceil(1 << 20)
-    )))
-}
-
-fn budget_bytes(config: &RunConfig) -> u64 {
-    config.cache_mib.mib().unwrap_or(0).saturating_mul(1 << 20)
+/// The policy that a configuration names.
+///
+/// # Errors
+/// There is none of that name.
+pub(super) fn policy(config: &RunConfig) -> Result<PolicyKind, EngineError> {
+    config
+        .cache_policy
+        .parse()
+        .map_err(|e: UnknownPolicy| EngineError::Config(format!("--cache-policy: {e}")))
 }
 
 /// The model's shape as records carry it.
@@ -128,18 +133,50 @@ pub(super) struct Flash {
 impl Flash {
     /// # Errors
     /// No memory, or a file can't be opened.
-    pub(super) fn open(config: &RunConfig, info: &ModelInfo) -> Result<Self, EngineError> {
-        let plan = MemoryPlan::new(&info.experts, budget_bytes(config), config.n_expert_used);
+    pub(super) fn open(
+        config: &RunConfig,
+        info: &ModelInfo,
+        cores: Option<&Cores>,
+        faults: &Faults,
+    ) -> Result<Self, EngineError> {
+        let plan =
+            MemoryPlan::new(&info.experts, budget::fixed_bytes(config), config.n_expert_used);
         let out_of_memory = |source| EngineError::Memory { mib: plan.total_bytes() >> 20, source };
         let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
-        let probe = info.experts.layers[0].tensors[0].offset;
-        let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, probe)?;
-        let lanes = Lanes::new(files, config.io_threads, config.threads).map_err(out_of_memory)?;
+        let probes = probe::probes(&info.experts);
+        let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, &probes)?;
+        let reads_ahead = config.prefetch_layers > 0 || config.predict_experts > 0;
+        let options = LaneOptions {
+            lanes: config.io_threads,
+            // Reading ahead needs lanes that are idle while others compute.
+            helpers: if config.overlap || reads_ahead { 0 } else { config.threads },
+            engine: config.io_engine,
+            slices: ExpertStore::slices(&info.experts),
+            record: config.io_trace,
+        };
+        let files = files.with_faults(faults.clone());
+        let start = || Lanes::new(files, options);
+        let lanes = match cores {
+            Some(cores) => cores.apart(start)?,
+            None => start(),
+        }
+        .map_err(out_of_memory)?;
+        if let IoEngineUsed::UringUnavailable { reason } = lanes.engine() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: io_uring is not available, reads use pread: {reason}"
+            );
+        }
         Ok(Self { plan, arena, lanes, direct_io })
     }
 
+    /// What hands the reads to the kernel.
+    pub(super) fn io_engine(&self) -> IoEngineUsed {
+        self.lanes.engine().clone()
+    }
+
     /// The store.
-    pub(super) fn into_store(self, info: &ModelInfo, poison: bool) -> ExpertStore {
-        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, poison)
+    pub(super) fn into_store(self, info: &ModelInfo, options: StoreOptions) -> ExpertStore {
+        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, options)
     }
 }

@@ -1,13 +1,16 @@
-//! A run's totals, for the protocol's last line and for people.
+//! A request's totals, for the protocol's last line and for people ([`super::people`]).
 
 use bmoe_trace::Mode;
 use bmoe_trace::line::Done;
 use bmoe_trace::record::{
-    Cost, DirectIo, IoEngineUsed, LoadRecord, PrefillRecord, Published, Record, RunEnd, RunStart,
+    Cost, DirectIo, IoEngineUsed, LoadRecord, PrefillRecord, Published, Record, RunStart,
     TokenRecord,
 };
+use serde_json::Value;
 
-/// Adds up a run's records.
+use super::request::TurnReport;
+
+/// Adds up the records of a run, request by request.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     start: Option<RunStart>,
@@ -17,6 +20,7 @@ pub(super) struct Totals {
     last: Option<TokenRecord>,
     /// Changes of the cache's budget.
     resizes: u64,
+    done: Option<Done>,
 }
 
 impl Totals {
@@ -38,6 +42,22 @@ impl Totals {
         }
     }
 
+    /// A request begins.
+    pub(super) fn start_turn(&mut self) {
+        self.prefill = None;
+        self.sum = Cost::default();
+    }
+
+    /// A request came to its end.
+    pub(super) fn end_turn(&mut self, report: &TurnReport, id: Value) {
+        self.done = Some(Done { id, ..self.done(report) });
+    }
+
+    /// `BMOE_DONE` of the last request that ended.
+    pub(super) fn last_done(&self) -> Option<&Done> {
+        self.done.as_ref()
+    }
+
     /// Cumulative hit rate in percent; -1 without a cache.
     pub(super) fn hit_pct(&self, token: &TokenRecord) -> f64 {
         let cached = self.load.as_ref().is_some_and(|l| l.cache_budget_bytes > 0);
@@ -46,27 +66,29 @@ impl Totals {
     }
 
     /// The fields of `BMOE_DONE`; what was not reached is 0.
-    pub(super) fn done(&self, end: &RunEnd) -> Done {
+    fn done(&self, report: &TurnReport) -> Done {
         let load = self.load.as_ref();
         let prefill = self.prefill.as_ref();
         let prefill_s = prefill.map_or(0.0, |p| seconds(p.cost.wall_ns));
-        let n_prompt = prefill.map_or(0, |p| p.prompt_tokens);
+        let (n_prompt, tokens) = (report.prompt_tokens, report.tokens);
         let streaming = self.start.as_ref().is_some_and(|s| s.config.mode == Mode::Stream);
         // The kernel or nobody reads experts in the other modes: -1 = not measured.
         let measured = |value: f64| if streaming { value } else { -1.0 };
         let overlaps = self.start.as_ref().is_some_and(|s| s.config.overlaps());
         let published = Published::of(&self.sum, overlaps);
         let first_budget_mib = load.map_or(0.0, |l| mib(l.cache_budget_bytes));
-        let per_token =
-            |total: f64| if end.tokens == 0 { 0.0 } else { total / f64::from(end.tokens) };
+        let per_token = |total: f64| if tokens == 0 { 0.0 } else { total / f64::from(tokens) };
         Done {
-            tokens: end.tokens,
-            tok_s: rate(end.tokens, seconds(end.decode_ns)),
+            id: Value::Null,
+            cancelled: report.cancelled(),
+            tokens,
+            tok_s: rate(tokens, seconds(report.decode_ns)),
             prefill_s,
             prefill_tps: rate(n_prompt, prefill_s),
             load_s: load.map_or(0.0, |l| seconds(l.load_ns)),
             cache_hit_pct: self.last.as_ref().map_or(-1.0, |t| self.hit_pct(t)),
             n_prompt,
+            n_past: report.total_tokens,
             compute_s_tok: per_token(seconds(self.sum.compute_ns)),
             io_s_tok: measured(per_token(seconds(published.io_ns))),
             stall_s_tok: per_token(seconds(published.stall_ns)),
@@ -83,6 +105,11 @@ impl Totals {
                 .start
                 .as_ref()
                 .map_or(0.0, |s| mib(s.model.token_demand_bytes())),
+            finish: report.finish.as_str().to_owned(),
+            n_reused: report.reused_tokens,
+            n_removed: report.removed_tokens,
+            prefix: report.prefix.as_str().to_owned(),
+            logits_sha256: report.logits_sha256.clone(),
             io_wait_s_tok: measured(per_token(seconds(self.sum.io_wait_ns))),
             io_rate_mib_s: match seconds(self.sum.io_active_ns) {
                 active_s if active_s > 0.0 => mib(self.sum.device_read_bytes) / active_s,
@@ -100,12 +127,13 @@ impl Totals {
             dense_read_mib: load.map_or(0.0, |l| mib(l.dense_read_bytes)),
             load_expert_read_mib: load.map_or(0.0, |l| mib(l.expert_read_bytes)),
             event_room_mib: load.map_or(0.0, |l| mib(l.event_room_bytes)),
-            peak_cache_mib: mib(end.peak_cache_bytes),
-            peak_event_mib: mib(end.peak_event_bytes),
-            peak_rss_mib: mib(end.peak_rss_bytes),
+            peak_cache_mib: mib(report.peak_cache_bytes),
+            peak_event_mib: mib(report.peak_event_bytes),
+            peak_rss_mib: mib(report.peak_rss_bytes),
             o_direct: load.map_or_else(String::new, |l| direct_io(&l.direct_io)),
             io_engine: load.map_or_else(String::new, |l| io_engine(&l.io_engine)),
-            text: end.text.clone(),
+            reasoning: report.reasoning.clone(),
+            text: report.text.clone(),
         }
     }
 }

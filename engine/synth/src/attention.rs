@@ -40,6 +40,7 @@ pub(crate) struct Attention {
     pub head_dim: usize,
     pub heads: usize,
     pub kv_heads: usize,
+    neighbour_pairs: bool,
     topic: Bell,
     recent: Bell,
 }
@@ -49,6 +50,8 @@ pub(crate) struct Rope {
     pub base: f32,
     /// Pairs that rotate; the others keep their phase (`gemma4`'s global layers).
     pub rotating_pairs: usize,
+    /// A pair is two neighbouring dimensions; else they are half a head apart.
+    pub neighbour_pairs: bool,
 }
 
 impl Attention {
@@ -57,7 +60,8 @@ impl Attention {
         let r = &shape.routing;
         let recent = Bell::new(f64::from(r.recent_window), rope.rotating_pairs, &[], theta);
         let topic = Bell::new(f64::from(r.topic_window), rope.rotating_pairs, &recent.pairs, theta);
-        Self { head_dim, heads: shape.dims.heads as usize, kv_heads, topic, recent }
+        let heads = shape.dims.heads as usize;
+        Self { head_dim, heads, kv_heads, neighbour_pairs: rope.neighbour_pairs, topic, recent }
     }
 
     fn bell(&self, kind: HeadKind) -> &Bell {
@@ -72,14 +76,23 @@ impl Attention {
         self.topic.peak.hypot(self.recent.peak)
     }
 
+    /// The pair whose cosine half a dimension is.
+    fn cosine_of(&self, dim: usize) -> Option<usize> {
+        if self.neighbour_pairs {
+            dim.is_multiple_of(2).then_some(dim / 2)
+        } else {
+            (dim < self.head_dim / 2).then_some(dim)
+        }
+    }
+
     /// Query component of dimension `dim`, the query being a unit vector.
     pub(crate) fn query(&self, kind: HeadKind, dim: usize) -> f32 {
-        self.bell(kind).component(dim, self.head_dim)
+        self.bell(kind).component(self.cosine_of(dim))
     }
 
     /// Key component of dimension `dim`, the key being a unit vector.
     pub(crate) fn key(&self, dim: usize) -> f32 {
-        let part = |bell: &Bell| bell.component(dim, self.head_dim) * bell.peak;
+        let part = |bell: &Bell| bell.component(self.cosine_of(dim)) * bell.peak;
         (part(&self.topic) + part(&self.recent)) / self.peak()
     }
 
@@ -132,8 +145,8 @@ impl Bell {
     }
 
     /// Component of a unit vector along the cosine half of each chosen pair.
-    fn component(&self, dim: usize, head_dim: usize) -> f32 {
-        if dim < head_dim / 2 && self.pairs.contains(&dim) {
+    fn component(&self, pair: Option<usize>) -> f32 {
+        if pair.is_some_and(|p| self.pairs.contains(&p)) {
             1.0 / (self.pairs.len() as f32).sqrt()
         } else {
             0.0
@@ -150,7 +163,11 @@ mod tests {
         for name in crate::builtin_names() {
             let shape = Shape::builtin(name).unwrap();
             let d = &shape.dims;
-            let rope = Rope { base: d.rope_base, rotating_pairs: d.head_dim as usize / 2 };
+            let rope = Rope {
+                base: d.rope_base,
+                rotating_pairs: d.head_dim as usize / 2,
+                neighbour_pairs: shape.arch.spec().neighbour_pairs,
+            };
             let a = Attention::new(&shape, d.head_dim as usize, d.kv_heads as usize, &rope);
             let square =
                 |f: &dyn Fn(usize) -> f32| (0..a.head_dim).map(|i| f(i).powi(2)).sum::<f32>();
@@ -164,7 +181,7 @@ mod tests {
     #[test]
     fn a_window_averages_over_about_its_width() {
         let shape = Shape::builtin("qwen3-30b-a3b").unwrap();
-        let rope = Rope { base: shape.dims.rope_base, rotating_pairs: 64 };
+        let rope = Rope { base: shape.dims.rope_base, rotating_pairs: 64, neighbour_pairs: false };
         let a = Attention::new(&shape, 128, 4, &rope);
         // A half bell of deviation w has the norm 1 / sqrt(w sqrt(pi)) for w well above 1.
         let expected = 1.0 / (shape.routing.topic_window * 1.772).sqrt();

@@ -26,12 +26,13 @@ pub enum SynthError {
 
     /// No built-in shape has this name.
     #[error(
-        "unknown shape `{name}`; built-in shapes are {known} (or give the path of a TOML file)"
+        "unknown shape `{name}`; built-in shapes are {known} (`bmoe synth --list` has all), or give the path \
+         of a TOML file"
     )]
     UnknownShape {
         /// The name that was asked for.
         name: String,
-        /// The names that exist, comma separated.
+        /// The names that exist, in words.
         known: String,
     },
 

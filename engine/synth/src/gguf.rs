@@ -20,6 +20,24 @@ pub(crate) enum Value {
     Strs(Vec<String>),
 }
 
+macro_rules! from {
+    ($($kind:ident($from:ty)),*) => {
+        $(impl From<$from> for Value {
+            fn from(value: $from) -> Self {
+                Self::$kind(value)
+            }
+        })*
+    };
+}
+
+from!(U32(u32), F32(f32), Bool(bool), U32s(Vec<u32>), Bools(Vec<bool>));
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Str(value.to_owned())
+    }
+}
+
 /// Metadata in file order.
 pub(crate) type Metadata = Vec<(String, Value)>;
 
@@ -88,7 +106,7 @@ pub(crate) fn head(metadata: &[(String, Value)], tensors: &[TensorInfo]) -> Vec<
         for dim in &t.dims {
             out.extend(dim.to_le_bytes());
         }
-        out.extend(t.weight_type.ggml_id().to_le_bytes());
+        out.extend(t.ggml_type().to_le_bytes());
         out.extend(offset.to_le_bytes());
         offset = align(offset + t.bytes);
     }

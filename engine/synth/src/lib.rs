@@ -28,11 +28,11 @@ mod tokenizer;
 mod weight_type;
 mod write;
 
+pub use arch::Arch;
 pub use error::{Result, SynthError};
 pub use plan::{Plan, TensorInfo, file_paths, plan};
 pub use shape::{
-    Arch, Dims, LayerTypes, Mixed, Routing, Shape, Tokenizer, Types, Window, builtin_names,
-    builtin_toml,
+    Dims, LayerTypes, Mixed, Routing, Shape, Tokenizer, Types, Window, builtin_names, builtin_toml,
 };
 pub use weight_type::WeightType;
 pub use write::{Progress, WriteOptions, WriteReport, write_model};

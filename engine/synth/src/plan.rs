@@ -29,6 +29,15 @@ impl TensorInfo {
         self.dims.iter().product()
     }
 
+    /// The `ggml_type` number stored in the file.
+    pub fn ggml_type(&self) -> u32 {
+        const I32: u32 = 26;
+        match self.fill {
+            Fill::TokenExperts { .. } => I32,
+            _ => self.weight_type.ggml_id(),
+        }
+    }
+
     /// Whether it has no weights (never, in a plan).
     pub fn is_empty(&self) -> bool {
         self.len() == 0

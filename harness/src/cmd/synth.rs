@@ -87,12 +87,12 @@ fn list_files(files: &[PathBuf]) -> String {
 }
 
 fn list() -> Result<(), Error> {
-    println!("{:<16} {:>10} {:>10}  what for", "shape", "file", "experts");
+    println!("{:<19} {:>10} {:>10}  what for", "shape", "file", "experts");
     for name in builtin_names() {
         let shape = Shape::builtin(name)?;
         let plan = bmoe_synth::plan(&shape, None, None)?;
         println!(
-            "{name:<16} {:>10} {:>10}  {}",
+            "{name:<19} {:>10} {:>10}  {}",
             mib(plan.file_bytes),
             mib(plan.total_expert_bytes(&shape)),
             shape.description

@@ -1,13 +1,153 @@
-//! Tensors and metadata of each architecture, by llama.cpp's names.
+//! Architectures: tensors and metadata by llama.cpp's names.
+//!
+//! An architecture is a [`Spec`] and a line in the list below. A decoder of the usual kind is told by the
+//! spec's fields; one with tensors of its own has functions that add them, in a file of its own.
 
+mod afmoe;
+mod attention;
+mod deepseek2;
+mod deepseek4;
+mod delta_net;
 mod ffn;
-mod layer;
+mod gemma4;
+mod gpt_oss;
+mod grovemoe;
+mod jamba;
+mod kda;
+mod keys;
+mod lfm2moe;
+mod mamba2;
+mod phimoe;
+mod spec;
+mod standard;
+
+use serde::{Deserialize, Serialize};
 
 use crate::fill::{self, Fill, Rows};
-use crate::gguf::{Metadata, Value};
 use crate::plan::TensorInfo;
 use crate::residual::Residual;
-use crate::{Arch, Shape, WeightType, tokenizer};
+use crate::{Shape, WeightType};
+
+pub(crate) use attention::value_len;
+pub(crate) use keys::metadata;
+pub(crate) use spec::{Has, Shared, Spec};
+
+macro_rules! architectures {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal => $spec:path,)*) => {
+        /// The architectures that the writer knows, by their `general.architecture` name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Arch {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl Arch {
+            /// Every architecture.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// The name in `general.architecture`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            pub(crate) const fn spec(self) -> &'static Spec {
+                match self {
+                    $(Self::$variant => &$spec,)*
+                }
+            }
+        }
+    };
+}
+
+architectures! {
+    /// Qwen3 MoE: separate gate, up and down experts.
+    Qwen3Moe = "qwen3moe" => standard::QWEN3MOE,
+    /// Qwen2 MoE: as above, plus a gated shared expert.
+    Qwen2Moe = "qwen2moe" => standard::QWEN2MOE,
+    /// Gemma 4: fused gate+up experts, an always-on dense part, a scale per expert.
+    Gemma4 = "gemma4" => gemma4::SPEC,
+    /// gpt-oss: biases everywhere and attention sinks.
+    GptOss = "gpt-oss" => gpt_oss::SPEC,
+    /// OLMoE: queries and keys normalised over all heads.
+    Olmoe = "olmoe" => standard::OLMOE,
+    /// Granite MoE: a shared expert.
+    GraniteMoe = "granitemoe" => standard::GRANITEMOE,
+    /// ERNIE 4.5 MoE: leading dense layers, biased top-k.
+    Ernie45Moe = "ernie4_5-moe" => standard::ERNIE4_5_MOE,
+    /// GLM 4.5 MoE: leading dense layers, biased top-k, prediction layers.
+    Glm4Moe = "glm4moe" => standard::GLM4MOE,
+    /// Ling 2.0: groups of experts, fused query, key and value.
+    BailingMoe2 = "bailingmoe2" => standard::BAILINGMOE2,
+    /// Llama 4: router weights applied before the experts, dense layers in between.
+    Llama4 = "llama4" => standard::LLAMA4,
+    /// DeepSeek V2 and V3: multi-head latent attention.
+    DeepSeek2 = "deepseek2" => deepseek2::SPEC,
+    /// Qwen3 Next: linear attention in most layers.
+    Qwen3Next = "qwen3next" => delta_net::QWEN3NEXT,
+    /// Qwen3.5 MoE: as above, with fused gate+up experts.
+    Qwen35Moe = "qwen35moe" => delta_net::QWEN35MOE,
+    /// LFM2 MoE: short convolutions in most layers.
+    Lfm2Moe = "lfm2moe" => lfm2moe::SPEC,
+    /// Ling 3.0: linear attention in most layers, latent attention in the others.
+    BailingMoe3 = "bailingmoe3" => kda::BAILINGMOE3,
+    /// DeepSeek V4: hyper-connections, compressed attention, routing by token in the first layers.
+    DeepSeek4 = "deepseek4" => deepseek4::SPEC,
+    /// Mixtral and its kind.
+    Llama = "llama" => standard::LLAMA,
+    /// Qwen3-VL MoE, as far as text goes.
+    Qwen3VlMoe = "qwen3vlmoe" => standard::QWEN3VLMOE,
+    /// MiniMax-M2: biased top-k.
+    MiniMaxM2 = "minimax-m2" => standard::MINIMAX_M2,
+    /// dots.llm1: a leading dense layer, shared experts, biased top-k.
+    Dots1 = "dots1" => standard::DOTS1,
+    /// Hunyuan MoE: a shared expert.
+    HunyuanMoe = "hunyuan-moe" => standard::HUNYUAN_MOE,
+    /// Ling: shared experts.
+    BailingMoe = "bailingmoe" => standard::BAILINGMOE,
+    /// DeepSeek MoE: a leading dense layer, shared experts.
+    DeepSeek = "deepseek" => standard::DEEPSEEK,
+    /// SmallThinker: a router that looks at the layer's input.
+    SmallThinker = "smallthinker" => standard::SMALLTHINKER,
+    /// K-EXAONE: sliding windows, biased top-k.
+    ExaoneMoe = "exaone-moe" => standard::EXAONE_MOE,
+    /// Command A MoE: attention and experts side by side.
+    Cohere2Moe = "cohere2moe" => standard::COHERE2MOE,
+    /// MiMo-V2: sliding windows, biased top-k.
+    Mimo2 = "mimo2" => standard::MIMO2,
+    /// DBRX: fused query, key and value.
+    Dbrx = "dbrx" => standard::DBRX,
+    /// Mistral 4: as DeepSeek V3.
+    Mistral4 = "mistral4" => deepseek2::SPEC,
+    /// Phi-3.5 MoE: biases on norms and head.
+    PhiMoe = "phimoe" => phimoe::SPEC,
+    /// Granite 4.0: Mamba-2 in most layers.
+    GraniteHybrid = "granitehybrid" => mamba2::GRANITEHYBRID,
+    /// Nemotron 3: Mamba-2, attention and experts without a gate as layers of their own.
+    NemotronHMoe = "nemotron_h_moe" => mamba2::NEMOTRON_H_MOE,
+    /// Kimi Linear: linear attention in most layers, latent attention in the others.
+    KimiLinear = "kimi-linear" => kda::KIMI_LINEAR,
+    /// DeepSeek V3.2: latent attention to the tokens that an indexer picks.
+    DeepSeek32 = "deepseek32" => deepseek2::DEEPSEEK32,
+    /// GLM-5: as DeepSeek V3.2.
+    GlmDsa = "glm-dsa" => deepseek2::DEEPSEEK32,
+    /// Step-3.5: sliding windows, attention gated per head.
+    Step35 = "step35" => standard::STEP35,
+    /// Hunyuan 3: biased top-k, prediction layers.
+    HyV3 = "hy_v3" => standard::HY_V3,
+    /// Trinity: gated attention, norms behind attention and experts.
+    Afmoe = "afmoe" => afmoe::SPEC,
+    /// Laguna: gated attention, biased top-k.
+    Laguna = "laguna" => standard::LAGUNA,
+    /// Mellum 2.
+    Mellum = "mellum" => standard::MELLUM,
+    /// Maple: sliding windows, a clamped activation.
+    Maple = "maple" => standard::MAPLE,
+    /// Jamba: Mamba in most layers, dense layers in between.
+    Jamba = "jamba" => jamba::SPEC,
+    /// GroveMoE: chunk experts beside the others.
+    GroveMoe = "grovemoe" => grovemoe::SPEC,
+}
 
 /// How strongly the last norm passes the ranges that don't belong to the token, so that the output head
 /// listens to the token and to what experts added to it.
@@ -16,23 +156,29 @@ const OUTPUT_TOPIC: f32 = 0.5;
 const OUTPUT_OTHERS: f32 = 0.01;
 
 /// Collects the tensors of a model.
-struct Builder<'a> {
+pub(crate) struct Builder<'a> {
     shape: &'a Shape,
+    spec: &'static Spec,
     residual: Residual,
     tensors: Vec<TensorInfo>,
 }
 
 /// The tensors of a model in file order.
 pub(crate) fn tensors(shape: &Shape) -> Vec<TensorInfo> {
-    let mut b = Builder { shape, residual: Residual::new(shape), tensors: Vec::new() };
+    let spec = shape.arch.spec();
+    let mut b = Builder { shape, spec, residual: Residual::new(shape), tensors: Vec::new() };
     let (hidden, vocab) = (u64::from(shape.dims.hidden), u64::from(shape.tokenizer.vocab));
-    let scale = if shape.arch == Arch::Gemma4 { 1.0 / (hidden as f32).sqrt() } else { 1.0 };
+    let scale = if spec.scaled_embedding { 1.0 / (hidden as f32).sqrt() } else { 1.0 };
     let embedding = Fill::Rows(Rows::Embedding { scale });
     b.push("token_embd.weight", [hidden, vocab], shape.types.embedding, embedding);
-    b.rope_freqs();
-    for layer in 0..shape.dims.layers {
-        b.layer(layer);
+    (spec.before_layers)(&mut b);
+    for layer in 0..shape.dims.blocks() {
+        (spec.layer)(&mut b, layer);
+        if layer >= shape.dims.layers {
+            b.prediction_tensors(layer);
+        }
     }
+    (spec.after_layers)(&mut b);
     let r = &b.residual;
     let norm = match shape.types.output {
         Some(_) => Fill::Step { split: r.topic.end, first: OUTPUT_TOPIC, rest: 1.0 },
@@ -43,17 +189,11 @@ pub(crate) fn tensors(shape: &Shape) -> Vec<TensorInfo> {
             rest: fill::tied_gain(shape, r) / scale,
         },
     };
-    b.push("output_norm.weight", [hidden], WeightType::F32, norm);
+    b.push(format!("{}.weight", spec.output_norm), [hidden], WeightType::F32, norm);
     if let Some(ty) = shape.types.output {
         b.push("output.weight", [hidden, vocab], ty, Fill::Rows(Rows::Output));
     }
     b.tensors
-}
-
-/// Elements of a layer's value projection.
-pub(crate) fn value_len(shape: &Shape, layer: u32) -> usize {
-    let heads = layer::heads(shape, Some(layer));
-    (heads.head_dim * heads.kv_heads) as usize
 }
 
 impl Builder<'_> {
@@ -86,9 +226,36 @@ impl Builder<'_> {
         std: f32,
     ) {
         self.push(name, dims, weight_type, Fill::Random { std });
-        if let Some(last) = self.tensors.last_mut() {
+        // Those of prediction layers are never used.
+        if layer < self.shape.dims.layers
+            && let Some(last) = self.tensors.last_mut()
+        {
             last.expert_layer = Some(layer);
         }
+    }
+
+    /// Random weights of a layer's attention or what stands in its place, such that unit normal inputs give
+    /// outputs of root mean square `gain`. Rows that attention's type doesn't fit have Q8_0 or F32, as
+    /// quantised files of such models do.
+    fn mixer(&mut self, layer: u32, part: &str, dims: impl Into<Vec<u64>>, gain: f32) {
+        let dims = dims.into();
+        let row = dims[0];
+        let fits = |ty: WeightType| row.is_multiple_of(ty.block_len() as u64);
+        let ty = self.shape.types.attention.at(layer);
+        let ty = if fits(ty) {
+            ty
+        } else if fits(WeightType::Q8_0) {
+            WeightType::Q8_0
+        } else {
+            WeightType::F32
+        };
+        let fill = Fill::Random { std: gain / (row as f32).sqrt() };
+        self.push(format!("blk.{layer}.{part}"), dims, ty, fill);
+    }
+
+    /// The gain of an output projection behind random mixing.
+    fn mixer_gain(&self) -> f32 {
+        self.shape.routing.later_attention
     }
 
     /// F32 values around `mean`.
@@ -100,81 +267,29 @@ impl Builder<'_> {
     fn norm(&mut self, name: String, len: u32) {
         self.vector(name, [u64::from(len)], 1.0, 0.02);
     }
-}
 
-/// The metadata of a model, tokenizer included.
-pub(crate) fn metadata(shape: &Shape) -> Metadata {
-    let mut meta = Metadata::new();
-    let mut put = |key: &str, value: Value| meta.push((key.to_owned(), value));
-    put("general.architecture", Value::Str(shape.arch.name().to_owned()));
-    put("general.type", Value::Str("model".to_owned()));
-    put("general.name", Value::Str(shape.name.clone()));
-    put("general.description", Value::Str(shape.description.clone()));
-    put("general.quantization_version", Value::U32(2));
-    put("general.file_type", Value::U32(shape.types.expert_gate_up.at(0).file_type()));
-    put_dims(shape, &mut meta);
-    put_tokenizer(shape, &mut meta);
-    meta
-}
+    /// A layer's norm.
+    fn layer_norm(&mut self, layer: u32, part: &str, len: u32) {
+        self.norm(format!("blk.{layer}.{part}.weight"), len);
+    }
 
-fn put_dims(shape: &Shape, meta: &mut Metadata) {
-    let (arch, d) = (shape.arch.name(), &shape.dims);
-    let mut put = |key: &str, value: Value| meta.push((format!("{arch}.{key}"), value));
-    put("block_count", Value::U32(d.layers));
-    put("context_length", Value::U32(d.context));
-    put("embedding_length", Value::U32(d.hidden));
-    put("vocab_size", Value::U32(shape.tokenizer.vocab));
-    let ffn = if shape.arch.has_dense_ffn() { d.dense_ffn } else { d.expert_ffn };
-    put("feed_forward_length", Value::U32(ffn));
-    put("expert_feed_forward_length", Value::U32(d.expert_ffn));
-    put("expert_count", Value::U32(d.experts));
-    put("expert_used_count", Value::U32(d.experts_used));
-    put("attention.head_count", Value::U32(d.heads));
-    put("attention.layer_norm_rms_epsilon", Value::F32(1e-6));
-    put("rope.freq_base", Value::F32(d.rope_base));
-    let global = layer::heads(shape, None);
-    put("attention.key_length", Value::U32(global.head_dim));
-    put("attention.value_length", Value::U32(global.head_dim));
-    put("rope.dimension_count", Value::U32(global.head_dim));
-    if shape.arch == Arch::Gemma4 {
-        let kv_heads = (0..d.layers).map(|l| layer::heads(shape, Some(l)).kv_heads).collect();
-        put("attention.head_count_kv", Value::U32s(kv_heads));
-    } else {
-        put("attention.head_count_kv", Value::U32(d.kv_heads));
+    /// A decoder layer of the usual kind.
+    fn standard_layer(&mut self, layer: u32) {
+        self.layer_norm(layer, "attn_norm", self.shape.dims.hidden);
+        self.attention(layer);
+        if !self.spec.ffn_norm.is_empty() {
+            self.layer_norm(layer, self.spec.ffn_norm, self.shape.dims.hidden);
+        }
+        self.feed_forward(layer);
     }
-    if shape.arch == Arch::Qwen2Moe {
-        put("expert_shared_feed_forward_length", Value::U32(d.dense_ffn));
-    }
-    let Some(window) = &d.window else { return };
-    put("attention.sliding_window", Value::U32(window.size));
-    if shape.arch == Arch::GptOss {
-        put("rope.scaling.type", Value::Str("yarn".to_owned()));
-        put("rope.scaling.factor", Value::F32(32.0));
-        put("rope.scaling.original_context_length", Value::U32(4096));
-    } else {
-        let windowed = (0..d.layers).map(|l| layer::is_windowed(shape, l)).collect();
-        put("attention.sliding_window_pattern", Value::Bools(windowed));
-        put("attention.shared_kv_layers", Value::U32(0));
-        put("attention.key_length_swa", Value::U32(d.head_dim));
-        put("attention.value_length_swa", Value::U32(d.head_dim));
-        put("rope.dimension_count_swa", Value::U32(d.head_dim));
-        put("rope.freq_base_swa", Value::F32(window.rope_base.unwrap_or(d.rope_base)));
-        put("embedding_length_per_layer_input", Value::U32(0));
-        put("final_logit_softcapping", Value::F32(30.0));
-    }
-}
 
-fn put_tokenizer(shape: &Shape, meta: &mut Metadata) {
-    let vocabulary = tokenizer::build(shape.tokenizer.vocab);
-    let mut put = |key: &str, value: Value| meta.push((format!("tokenizer.{key}"), value));
-    put("ggml.model", Value::Str("gpt2".to_owned()));
-    put("ggml.pre", Value::Str("gpt-2".to_owned()));
-    put("ggml.tokens", Value::Strs(vocabulary.tokens));
-    put("ggml.token_type", Value::I32s(vocabulary.token_types));
-    put("ggml.merges", Value::Strs(vocabulary.merges));
-    put("ggml.bos_token_id", Value::U32(vocabulary.bos_id));
-    put("ggml.eos_token_id", Value::U32(vocabulary.eos_id));
-    put("ggml.padding_token_id", Value::U32(vocabulary.bos_id));
-    put("ggml.add_bos_token", Value::Bool(false));
-    put("chat_template", Value::Str(tokenizer::CHAT_TEMPLATE.to_owned()));
+    /// What a layer for multi-token prediction has beside a decoder layer's tensors.
+    fn prediction_tensors(&mut self, layer: u32) {
+        let hidden = self.shape.dims.hidden;
+        let wide = u64::from(hidden);
+        self.mixer(layer, "nextn.eh_proj.weight", [2 * wide, wide], 1.0);
+        for part in ["nextn.enorm", "nextn.hnorm", self.spec.prediction_norm] {
+            self.layer_norm(layer, part, hidden);
+        }
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Fill {
     Around { mean: f32, std: f32 },
     /// F32 values: one for the first `split` elements, another for the rest.
     Step { split: usize, first: f32, rest: f32 },
+    /// The experts of each token, as 32-bit integers: `used` neighbours among `experts`.
+    TokenExperts { experts: u32, used: u32 },
     /// Rows computed as floats, then encoded.
     Rows(Rows),
 }
@@ -65,6 +67,15 @@ pub(crate) fn produce(
             for (i, bytes) in out.chunks_exact_mut(4).enumerate() {
                 let value = if first as usize + i < *split { head } else { rest };
                 bytes.copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        Fill::TokenExperts { experts, used } => {
+            for (i, bytes) in out.chunks_exact_mut(4).enumerate() {
+                let (token, slot) =
+                    ((first + i as u64) / u64::from(*used), (first + i as u64) % u64::from(*used));
+                let start = Stream::new(key, token).next_u64() % u64::from(*experts);
+                let expert = (start + slot) % u64::from(*experts);
+                bytes.copy_from_slice(&(expert as u32).to_le_bytes());
             }
         }
         Fill::Rows(rows) => {

@@ -28,6 +28,8 @@ pub(crate) enum Rows {
     AttnOutput { attention: Box<Attention>, gain: f32, copies: bool },
     /// Router rows. `input_rms` is what the norm in front of the router divides by.
     Router,
+    /// Several kinds one after the other, with the number of rows of each.
+    Stack(Vec<(u64, Rows)>),
 }
 
 /// What rows of several tensors have in common.
@@ -106,6 +108,16 @@ impl Model {
                 }
             }
             Rows::Router => self.router_row(rng, out),
+            Rows::Stack(parts) => {
+                let mut within = row;
+                for (part, (len, rows)) in parts.iter().enumerate() {
+                    if within < *len {
+                        let part_key = key(tensor_key, &part.to_string());
+                        return self.row(rows, part_key, within, out, scratch);
+                    }
+                    within -= len;
+                }
+            }
         }
     }
 

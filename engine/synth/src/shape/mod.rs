@@ -4,6 +4,7 @@ mod builtin;
 mod layer_types;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -11,54 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use builtin::{builtin_names, builtin_toml};
 pub use layer_types::{LayerTypes, Mixed};
 
-use crate::{Result, SynthError, WeightType};
-
-/// The architectures that the writer knows, by their `general.architecture` name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Arch {
-    /// Qwen3 MoE: separate gate, up and down experts.
-    #[serde(rename = "qwen3moe")]
-    Qwen3Moe,
-    /// Qwen2 MoE: as above, plus a gated shared expert.
-    #[serde(rename = "qwen2moe")]
-    Qwen2Moe,
-    /// Gemma 4: fused gate+up experts, an always-on dense part, a scale per expert.
-    #[serde(rename = "gemma4")]
-    Gemma4,
-    /// gpt-oss: biases everywhere and attention sinks.
-    #[serde(rename = "gpt-oss")]
-    GptOss,
-}
-
-impl Arch {
-    /// Every architecture.
-    pub const ALL: [Self; 4] = [Self::Qwen3Moe, Self::Qwen2Moe, Self::Gemma4, Self::GptOss];
-
-    /// The name in `general.architecture`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Qwen3Moe => "qwen3moe",
-            Self::Qwen2Moe => "qwen2moe",
-            Self::Gemma4 => "gemma4",
-            Self::GptOss => "gpt-oss",
-        }
-    }
-
-    /// Whether some layers attend to a sliding window only.
-    pub(crate) const fn has_window(self) -> bool {
-        matches!(self, Self::Gemma4 | Self::GptOss)
-    }
-
-    /// Whether every layer has a dense feed-forward part beside the experts.
-    pub(crate) const fn has_dense_ffn(self) -> bool {
-        matches!(self, Self::Qwen2Moe | Self::Gemma4)
-    }
-
-    /// Whether queries and keys are RMS-normalised per head.
-    pub(crate) const fn has_qk_norm(self) -> bool {
-        matches!(self, Self::Qwen3Moe | Self::Gemma4)
-    }
-}
+use crate::{Arch, Result, SynthError, WeightType};
 
 /// A model's shape, its weight types and the knobs of its routing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,7 +40,7 @@ pub struct Shape {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dims {
-    /// Transformer layers; all have experts.
+    /// Transformer layers, prediction layers not included.
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u32,
@@ -102,9 +56,28 @@ pub struct Dims {
     pub experts_used: u32,
     /// Intermediate width of one routed expert.
     pub expert_ffn: u32,
-    /// Intermediate width of the shared expert (`qwen2moe`) or of the always-on dense part (`gemma4`).
+    /// Intermediate width of what is dense: the shared expert (`qwen2moe`), the always-on dense part
+    /// (`gemma4`), or the layers without experts.
     #[serde(default)]
     pub dense_ffn: u32,
+    /// Layers without experts at the beginning.
+    #[serde(default)]
+    pub leading_dense: u32,
+    /// The last of so many layers has experts, the others are dense; 0 = all have.
+    #[serde(default)]
+    pub moe_step: u32,
+    /// Shared experts, each as wide as a routed one.
+    #[serde(default)]
+    pub shared_experts: u32,
+    /// Groups that the experts are divided into; 0 = none.
+    #[serde(default)]
+    pub expert_groups: u32,
+    /// Groups that a token's experts may come from.
+    #[serde(default)]
+    pub expert_groups_used: u32,
+    /// Layers for multi-token prediction behind the others. llama.cpp doesn't load them for generating text.
+    #[serde(default)]
+    pub prediction_layers: u32,
     /// Longest context that the file declares, in tokens.
     pub context: u32,
     /// Base of the rotary position frequencies.
@@ -112,6 +85,26 @@ pub struct Dims {
     /// Sliding-window attention (`gemma4` and `gpt-oss`).
     #[serde(default)]
     pub window: Option<Window>,
+    /// Numbers that only this architecture has, by name.
+    #[serde(default)]
+    pub extra: BTreeMap<String, u32>,
+}
+
+impl Dims {
+    /// Layers in the file, prediction layers included.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.layers + self.prediction_layers
+    }
+
+    /// Whether a layer has no experts.
+    pub(crate) fn is_dense(&self, layer: u32) -> bool {
+        layer < self.leading_dense || !(layer + 1).is_multiple_of(self.moe_step.max(1))
+    }
+
+    /// A number that only this architecture has; 0 when it is missing, which validation refuses.
+    pub(crate) fn extra(&self, name: &str) -> u32 {
+        self.extra.get(name).copied().unwrap_or(0)
+    }
 }
 
 /// Layers that attend to the most recent tokens only.
@@ -258,10 +251,7 @@ impl Shape {
     pub fn builtin(name: &str) -> Result<Self> {
         match builtin_toml(name) {
             Some(text) => Self::from_toml_str(text, name),
-            None => Err(SynthError::UnknownShape {
-                name: name.to_owned(),
-                known: builtin_names().collect::<Vec<_>>().join(", "),
-            }),
+            None => Err(SynthError::UnknownShape { name: name.to_owned(), known: known_names() }),
         }
     }
 
@@ -311,6 +301,12 @@ impl Shape {
         self.validate()?;
         Ok(self)
     }
+}
+
+/// The built-in shapes in words: one tiny one stands for all of them.
+fn known_names() -> String {
+    let (tiny, others): (Vec<_>, Vec<_>) = builtin_names().partition(|n| n.starts_with("tiny-"));
+    format!("{} and tiny ones such as {}", others.join(", "), tiny[0])
 }
 
 #[cfg(test)]

@@ -46,6 +46,22 @@ fn errors_name_the_field_the_value_and_what_was_expected() {
 }
 
 #[test]
+fn parts_that_an_architecture_does_not_have_or_can_not_use_are_refused() {
+    let m = message("tiny-qwen3moe", "expert_ffn = 256", "expert_ffn = 256\nleading_dense = 1");
+    assert_eq!(m, "shape `tiny-qwen3moe`: dims.leading_dense = 1, but qwen3moe has no such part");
+    let m = message("tiny-glm4moe", "leading_dense = 1", "leading_dense = 3");
+    assert!(m.contains("leading_dense = 3, moe_step = 0 leave none of 3 layers"), "{m}");
+    let m = message("tiny-bailingmoe2", "expert_groups = 4", "expert_groups = 5");
+    assert!(m.contains("dims.expert_groups = 5, expected 2 or more equal groups"), "{m}");
+    let m = message("tiny-bailingmoe2", "expert_groups_used = 2", "expert_groups_used = 4");
+    assert!(m.contains("dims.expert_groups_used = 4, expected less than"), "{m}");
+    let m = message("tiny-deepseek2", "q_lora_rank = 64", "");
+    assert!(m.contains("dims.extra.q_lora_rank is missing"), "{m}");
+    let m = message("tiny-deepseek2", "rope_dim = 16", "rope_dim = 16\nrank = 1");
+    assert!(m.contains("dims.extra.rank is not known; deepseek2 has q_lora_rank, "), "{m}");
+}
+
+#[test]
 fn a_missing_output_is_a_tied_head_where_that_exists() {
     let output = "output = \"Q8_0\"";
     assert_eq!(edit("tiny-gemma4", output, "").unwrap().types.output, None);
@@ -76,7 +92,8 @@ fn unknown_types_and_fields_are_refused_with_their_place() {
 #[test]
 fn an_unknown_shape_lists_those_that_exist() {
     let m = Shape::builtin("qwen4").unwrap_err().to_string();
-    assert!(m.starts_with("unknown shape `qwen4`; built-in shapes are tiny-qwen3moe, "), "{m}");
+    let start = "unknown shape `qwen4`; built-in shapes are quickstart, qwen3-30b-a3b, ";
+    assert!(m.starts_with(start) && m.contains("such as tiny-qwen3moe"), "{m}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Refuses shapes that can't be built, naming the field, its value and what was expected.
 
-use super::{Arch, LayerTypes, Shape};
-use crate::{Result, SynthError, tokenizer};
+use super::{LayerTypes, Shape};
+use crate::arch::{Has, Shared};
+use crate::{Arch, Result, SynthError, tokenizer};
 
 /// What llama.cpp accepts at most.
 const MAX_LAYERS: u32 = 512;
@@ -19,6 +20,7 @@ impl Shape {
 
     fn problem(&self) -> Option<String> {
         self.dims_problem()
+            .or_else(|| self.parts_problem())
             .or_else(|| self.window_problem())
             .or_else(|| self.types_problem())
             .or_else(|| self.tied_problem())
@@ -57,36 +59,97 @@ impl Shape {
                 d.heads, d.kv_heads
             ));
         }
-        if self.arch == Arch::Qwen2Moe && d.heads * d.head_dim != d.hidden {
+        if self.arch.spec().heads_fill_hidden && d.heads * d.head_dim != d.hidden {
             return Some(format!(
-                "dims.head_dim = {} with heads = {}, expected heads x head_dim = hidden = {} for qwen2moe",
-                d.head_dim, d.heads, d.hidden
+                "dims.head_dim = {} with heads = {}, expected heads x head_dim = hidden = {} for {}",
+                d.head_dim,
+                d.heads,
+                d.hidden,
+                self.arch.name()
             ));
         }
         if !(d.rope_base.is_finite() && d.rope_base > 1.0) {
             return Some(format!("dims.rope_base = {}, expected more than 1", d.rope_base));
         }
-        match (self.arch.has_dense_ffn(), d.dense_ffn) {
-            (true, 0) => Some(format!(
-                "dims.dense_ffn is missing, expected the width of the always-on part of {}",
-                self.arch.name()
-            )),
-            (false, n) if n != 0 => {
-                Some(format!("dims.dense_ffn = {n}, but {} has no such part", self.arch.name()))
+        None
+    }
+
+    /// Parts that some architectures have.
+    fn parts_problem(&self) -> Option<String> {
+        let (d, spec, arch) = (&self.dims, self.arch.spec(), self.arch.name());
+        let shared = if spec.shared == Shared::Counted { Has::Maybe } else { Has::Never };
+        let parts = [
+            ("dense_ffn", d.dense_ffn, spec.dense_ffn),
+            ("leading_dense", d.leading_dense, spec.leading_dense),
+            ("moe_step", d.moe_step, spec.moe_step),
+            ("shared_experts", d.shared_experts, shared),
+            ("expert_groups", d.expert_groups, spec.expert_groups),
+            ("prediction_layers", d.prediction_layers, spec.prediction_layers),
+        ];
+        for (field, value, has) in parts {
+            match (has, value) {
+                (Has::Always, 0) => {
+                    return Some(format!("dims.{field} is missing, expected a number for {arch}"));
+                }
+                (Has::Never, n) if n != 0 => {
+                    return Some(format!("dims.{field} = {n}, but {arch} has no such part"));
+                }
+                _ => {}
             }
-            _ => None,
         }
+        if (0..d.layers).all(|layer| d.is_dense(layer)) {
+            return Some(format!(
+                "dims: leading_dense = {}, moe_step = {} leave none of {} layers with experts",
+                d.leading_dense, d.moe_step, d.layers
+            ));
+        }
+        self.groups_problem().or_else(|| self.extra_problem())
+    }
+
+    /// llama.cpp ranks groups by their two best experts, and takes the top-k from the groups used.
+    fn groups_problem(&self) -> Option<String> {
+        let (d, groups, used) = (&self.dims, self.dims.expert_groups, self.dims.expert_groups_used);
+        if groups == 0 {
+            return (used > 0).then(|| {
+                format!("dims.expert_groups_used = {used}, but dims.expert_groups is not given")
+            });
+        }
+        if groups < 2 || !d.experts.is_multiple_of(groups) || d.experts / groups < 2 {
+            return Some(format!(
+                "dims.expert_groups = {groups}, expected 2 or more equal groups of at least 2 of the {} \
+                 experts",
+                d.experts
+            ));
+        }
+        (used == 0 || used >= groups || used * (d.experts / groups) < d.experts_used).then(|| {
+            format!(
+                "dims.expert_groups_used = {used}, expected less than expert_groups = {groups} and enough \
+                 for experts_used = {}",
+                d.experts_used
+            )
+        })
+    }
+
+    fn extra_problem(&self) -> Option<String> {
+        let (extra, names) = (&self.dims.extra, self.arch.spec().extra);
+        if let Some(name) = names.iter().find(|n| extra.get(**n).is_none_or(|&v| v == 0)) {
+            return Some(format!(
+                "dims.extra.{name} is missing, expected a number for {}",
+                self.arch.name()
+            ));
+        }
+        let unknown = extra.keys().find(|k| !names.contains(&k.as_str()))?;
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Some(format!("dims.extra.{unknown} is not known; {} has {known}", self.arch.name()))
     }
 
     fn window_problem(&self) -> Option<String> {
-        let arch = self.arch.name();
+        let (arch, has) = (self.arch.name(), self.arch.spec().window);
         let Some(w) = &self.dims.window else {
-            return self
-                .arch
-                .has_window()
+            return (has == Has::Always)
                 .then(|| format!("dims.window is missing, expected size and period for {arch}"));
         };
-        if !self.arch.has_window() {
+        if has == Has::Never {
             return Some(format!("dims.window is given, but {arch} has no sliding window"));
         }
         if w.size == 0 || w.period < 2 {
@@ -95,13 +158,13 @@ impl Shape {
                 w.size, w.period
             ));
         }
-        if self.arch == Arch::GptOss {
-            if w.period != 2 {
-                return Some(format!("dims.window.period = {}, expected 2 for {arch}", w.period));
-            }
-            if w.global_head_dim.is_some() || w.global_kv_heads.is_some() || w.rope_base.is_some() {
-                return Some(format!("dims.window: {arch} takes only size and period"));
-            }
+        if self.arch == Arch::GptOss && w.period != 2 {
+            return Some(format!("dims.window.period = {}, expected 2 for {arch}", w.period));
+        }
+        let own =
+            w.global_head_dim.is_some() || w.global_kv_heads.is_some() || w.rope_base.is_some();
+        if own && !self.arch.spec().global_heads {
+            return Some(format!("dims.window: {arch} takes only size and period"));
         }
         if let Some(n) = w.global_head_dim.filter(|&n| n == 0 || !n.is_multiple_of(32)) {
             return Some(format!("dims.window.global_head_dim = {n}, expected a multiple of 32"));
@@ -132,7 +195,7 @@ impl Shape {
         let d = &self.dims;
         if self.types.output.is_some() {
             None
-        } else if !matches!(self.arch, Arch::Qwen3Moe | Arch::Gemma4) {
+        } else if !self.arch.spec().tied_head {
             Some(format!(
                 "types.output is missing, expected a type: the head of {} is not tied to the embedding",
                 self.arch.name()

@@ -1,0 +1,193 @@
+//! Every architecture that the writer knows streams to the last bit of every logit.
+//!
+//! A tiny model of each, in its own mix of types, in Q8_0 and in F16: cache off, one token's working set, and
+//! whole; a prompt of 20 tokens and 32 greedy tokens. The mix also with prompts of 1 token and of 200 in
+//! several micro-batches, and for some architectures with 2 threads. What the registry says of an
+//! architecture is compared with its files and with llama.cpp. `lossless.rs` has the weight types, the
+//! threads and the kinds of reads.
+
+mod common;
+
+use std::path::Path;
+
+use bmoe_engine::arch::{self, Feature, Verified};
+use bmoe_engine::llama::gguf::ModelInfo;
+use bmoe_engine::llama::log;
+use bmoe_engine::llama::model::Model;
+use bmoe_synth::{Arch, Shape, WeightType};
+use bmoe_trace::config::DenseWeights;
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
+
+/// Budgets to stream with, in MiB: none, one token's experts of all layers, everything.
+fn budgets_mib(info: &ModelInfo) -> [u64; 3] {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let token: u64 = info.experts.layers.iter().map(|l| l.expert_bytes()).sum();
+    let (token, whole) =
+        (mib(token * u64::from(info.n_expert_used)), mib(info.experts.total_bytes()));
+    assert!(token < whole, "the small cache must not hold everything");
+    [0, token, whole]
+}
+
+/// Streams a model with each budget and compares with the resident run.
+fn gate(name: &str, model: &Path, base: &RunConfig) {
+    let info = ModelInfo::read(model).unwrap();
+    let _place = common::place(base.threads);
+    let (resident, records) = common::run(base).unwrap_or_else(|e| panic!("{name}: resident: {e}"));
+    assert_eq!(resident.tokens, 32, "{name}: the text ends early");
+    let vocab = resident.text.split_whitespace().collect::<std::collections::HashSet<_>>();
+    assert!(vocab.len() > 16, "{name}: the text says {vocab:?} only");
+    let routed: std::collections::HashSet<(u32, u16)> = records
+        .routes()
+        .iter()
+        .flat_map(|r| r.experts.iter().map(|&expert| (r.layer, expert)))
+        .collect();
+    let least = info.experts.layers.len() * info.n_expert_used as usize * 2;
+    assert!(routed.len() >= least, "{name}: routes to {} experts only", routed.len());
+    for cache_mib in budgets_mib(&info) {
+        let config = RunConfig {
+            mode: Mode::Stream,
+            cache_mib: CacheBudget::Mib(cache_mib),
+            io_threads: 2,
+            ..base.clone()
+        };
+        let gate = format!(
+            "{name}, {} threads, prompt {} tokens, cache {cache_mib} MiB",
+            base.threads,
+            records.prefill().prompt_tokens
+        );
+        let (streamed, streamed_records) =
+            common::run(&config).unwrap_or_else(|e| panic!("{gate}: {e}"));
+        assert_eq!(streamed.logits_sha256, resident.logits_sha256, "{gate}");
+        assert_eq!(streamed.text, resident.text, "{gate}");
+        // Experts of every token and layer, as the resident run saw them.
+        let (a, b) = (records.routes(), streamed_records.routes());
+        assert_eq!(a.len(), b.len(), "{gate}");
+        for (a, b) in a.iter().zip(b) {
+            assert_eq!((&a.experts, &a.positions), (&b.experts, &b.positions), "{gate}");
+            assert!(b.weights.iter().all(|w| w.is_finite()), "{gate}: {:?}", b.weights);
+        }
+    }
+}
+
+/// The registry's row against the shape, the file and llama.cpp.
+fn check_row(arch: Arch, shape: &Shape, model: &Path) {
+    let name = arch.name();
+    let row = arch::find(name).unwrap_or_else(|| panic!("{name} has no row in the registry"));
+    assert_eq!(row.verified, Verified::Gates, "{name}");
+    let d = &shape.dims;
+    let shown = [
+        (Feature::LeadingDense, d.leading_dense > 0),
+        (Feature::InterleavedDense, d.moe_step > 1),
+        (Feature::GroupedRouting, d.expert_groups > 0),
+        (Feature::PredictionLayers, d.prediction_layers > 0),
+    ];
+    for (feature, there) in shown {
+        assert!(!there || row.has(feature), "{name}: {feature:?} is missing in the registry");
+    }
+    let info = ModelInfo::read(model).unwrap();
+    assert_eq!(info.arch, name);
+    assert_eq!(info.n_layer, d.layers, "{name}");
+    let moe_layers = (0..d.layers).filter(|&l| l >= d.leading_dense);
+    let moe_layers = moe_layers.filter(|&l| (l + 1).is_multiple_of(d.moe_step.max(1)));
+    assert!(info.experts.layers.iter().map(|l| l.layer).eq(moe_layers), "{name}");
+    log::start(false);
+    let model = Model::load(&info, Mode::Mmap, DenseWeights::Anon, 0, &|| false).unwrap();
+    assert_eq!(model.has_recurrent_state(), row.has(Feature::RecurrentState), "{name}");
+}
+
+fn gates(arch: Arch) {
+    let folder = common::folder();
+    let name = arch.name();
+    let mix = common::tiny(name);
+    let file = common::model(folder.path(), &mix, "mix", None);
+    check_row(arch, &mix, &file);
+    let run = |model: &Path, tokens: usize| RunConfig {
+        prompt: common::prompt(tokens),
+        ..common::config(model, Mode::Resident)
+    };
+    for tokens in [1, 20] {
+        gate(&format!("{name}-mix"), &file, &run(&file, tokens));
+    }
+    let micro_batches = RunConfig { ubatch_tokens: 96, ..run(&file, 200) };
+    gate(&format!("{name}-mix, micro-batches"), &file, &micro_batches);
+    if TWO_THREADS.contains(&arch) {
+        gate(&format!("{name}-mix"), &file, &RunConfig { threads: 2, ..run(&file, 20) });
+    }
+    for ty in [WeightType::Q8_0, WeightType::F16] {
+        let shape = mix.clone().with_type(ty).unwrap();
+        let file = common::model(folder.path(), &shape, ty.name(), None);
+        gate(&format!("{name}-{ty}"), &file, &run(&file, 20));
+    }
+}
+
+/// Those that also run with 2 threads, which takes long on a busy machine: the graphs that are least like the
+/// ones in `lossless.rs`.
+const TWO_THREADS: [Arch; 3] = [Arch::Llama4, Arch::DeepSeek4, Arch::NemotronHMoe];
+
+macro_rules! architectures {
+    ($($test:ident: $arch:ident,)*) => {
+        $(#[test]
+        fn $test() {
+            gates(Arch::$arch);
+        })*
+
+        #[test]
+        fn every_architecture_of_the_writer_has_a_test() {
+            assert_eq!(Arch::ALL, [$(Arch::$arch),*]);
+        }
+    };
+}
+
+architectures! {
+    qwen3moe: Qwen3Moe,
+    qwen2moe: Qwen2Moe,
+    gemma4: Gemma4,
+    gpt_oss: GptOss,
+    olmoe: Olmoe,
+    granitemoe: GraniteMoe,
+    ernie4_5_moe: Ernie45Moe,
+    glm4moe: Glm4Moe,
+    bailingmoe2: BailingMoe2,
+    llama4: Llama4,
+    deepseek2: DeepSeek2,
+    qwen3next: Qwen3Next,
+    qwen35moe: Qwen35Moe,
+    lfm2moe: Lfm2Moe,
+    bailingmoe3: BailingMoe3,
+    deepseek4: DeepSeek4,
+    llama: Llama,
+    qwen3vlmoe: Qwen3VlMoe,
+    minimax_m2: MiniMaxM2,
+    dots1: Dots1,
+    hunyuan_moe: HunyuanMoe,
+    bailingmoe: BailingMoe,
+    deepseek: DeepSeek,
+    smallthinker: SmallThinker,
+    exaone_moe: ExaoneMoe,
+    cohere2moe: Cohere2Moe,
+    mimo2: Mimo2,
+    dbrx: Dbrx,
+    mistral4: Mistral4,
+    phimoe: PhiMoe,
+    granitehybrid: GraniteHybrid,
+    nemotron_h_moe: NemotronHMoe,
+    kimi_linear: KimiLinear,
+    deepseek32: DeepSeek32,
+    glm_dsa: GlmDsa,
+    step35: Step35,
+    hy_v3: HyV3,
+    afmoe: Afmoe,
+    laguna: Laguna,
+    mellum: Mellum,
+    maple: Maple,
+    jamba: Jamba,
+    grovemoe: GroveMoe,
+}
+
+/// What is tested is what has a tiny model.
+#[test]
+fn the_registry_claims_no_test_that_does_not_exist() {
+    for row in arch::ALL.iter().filter(|a| a.verified == Verified::Gates) {
+        assert!(Arch::ALL.iter().any(|a| a.name() == row.name), "{} has no test", row.name);
+    }
+}
