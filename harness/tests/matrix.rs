@@ -224,6 +224,9 @@ fn mistakes_are_named() {
         format!("{BASE}[axes]\nmode = [\"mmap\"]\n{many}"),
         format!("{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\nio_ceiling_mib_s = [-1.0]\n"),
         format!("{BASE}[axes]\nmode = [\"mmap\"]\nio_engine = [\"fast\"]\n"),
+        format!(
+            "{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [9]\ncache_policy = [\"mru\"]\n"
+        ),
         format!("{BASE}[axes]\nmode = [\"mmap\"]\nsampling = [{{ temp = 1.0 }}]\n"),
     ];
     let messages: Vec<String> = wrong

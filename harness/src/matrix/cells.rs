@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bmoe_cache::PolicyKind;
 use bmoe_trace::RunConfig;
 use regex::{Regex, RegexBuilder};
 
@@ -188,6 +189,9 @@ impl Matrix {
         } else if !(config.io_ceiling_mib_s >= 0.0 && config.io_ceiling_mib_s.is_finite()) {
             let given = config.io_ceiling_mib_s;
             format!("`io_ceiling_mib_s = {given}`; expected MiB/s, or 0 when they are not known")
+        } else if config.cache_policy.parse::<PolicyKind>().is_err() {
+            let known = PolicyKind::ALL.map(PolicyKind::name).join(", ");
+            format!("`cache_policy = \"{}\"`; expected one of {known}", config.cache_policy)
         } else {
             return Ok(());
         };

@@ -25,7 +25,7 @@ impl Observed {
     pub(super) fn line(&mut self, line: &Line) {
         match line {
             Line::Progress(p) => self.steps = Some((p.step, p.steps)),
-            Line::Done(done) => self.done = Some(done.clone()),
+            Line::Done(done) => self.done = Some((**done).clone()),
             Line::Error(error) => self.error = Some(error.msg.clone()),
             Line::Ready(_) | Line::Begin(_) | Line::Prefill(_) | Line::Load(_) => {}
         }

@@ -107,7 +107,7 @@ pub(crate) fn progress_line(step: u32, steps: u32) -> Line {
 
 /// The last line of a run that worked.
 pub(crate) fn done_line(tokens: &[i32]) -> Line {
-    Line::Done(Done {
+    Line::Done(Box::new(Done {
         tokens: u32::try_from(tokens.len()).unwrap(),
         tok_s: 100.0,
         prefill_s: 0.01,
@@ -117,5 +117,5 @@ pub(crate) fn done_line(tokens: &[i32]) -> Line {
         n_prompt: 4,
         text: text(tokens),
         ..Done::default()
-    })
+    }))
 }
