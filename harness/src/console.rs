@@ -3,6 +3,9 @@
 /// The widest line.
 const WIDTH: usize = 100;
 
+/// Verdicts of at most so many characters stand in the row.
+const SHORT_VERDICT: usize = 16;
+
 /// Columns that a terminal has room for, by their heading in the report, with the one shown here. The last
 /// one, the verdict, gets a line of its own where it doesn't fit.
 const COLUMNS: [(&str, &str); 7] = [
@@ -82,7 +85,10 @@ fn align(table: &[&str]) -> String {
     };
     let mut widths: Vec<usize> = (0..places.len() - 1).map(width).collect();
     let numbers: usize = widths.iter().skip(1).map(|width| width + 2).sum();
-    widths[0] = widths[0].min(WIDTH.saturating_sub(2 + numbers).max(24));
+    // Room for the verdicts that say no more than how many repetitions were valid.
+    let short = |line: &Line| Some(line.verdict.chars().count()).filter(|n| *n <= SHORT_VERDICT);
+    let verdict = lines.iter().filter_map(short).max().unwrap_or_default() + 2;
+    widths[0] = widths[0].min(WIDTH.saturating_sub(2 + numbers + verdict).max(24));
     let mut out = String::new();
     for Line { cells, verdict } in &lines {
         // Long names go on below themselves.
