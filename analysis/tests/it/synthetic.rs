@@ -132,6 +132,8 @@ pub(crate) fn records(
             direct_io: if stream { DirectIo::Used } else { DirectIo::NotApplicable },
             io_engine: if stream { IoEngineUsed::Pread } else { IoEngineUsed::NotApplicable },
             rss_bytes: 120 * MIB + budget,
+            preloaded_bytes: 0,
+            preload_ns: 0,
         }),
     ];
     let mut routing = Random::new(7);

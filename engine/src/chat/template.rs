@@ -78,6 +78,9 @@ pub struct TemplateError {
 pub struct Rendered {
     /// The text.
     pub text: String,
+    /// Bytes of it that are the conversation's own, without what asks for the answer: later prompts begin
+    /// with them, unless the template rewrites them.
+    pub conversation_bytes: usize,
     /// Reads what comes behind it.
     pub splitter: Splitter,
 }
@@ -114,9 +117,9 @@ impl ChatTemplate {
             control: ThinkControl::None,
         };
         let hello = [Message::user("Hello")];
-        template.fill(&hello, Think::Default)?;
-        let switch =
-            template.fill(&hello, Think::On).ok() != template.fill(&hello, Think::Off).ok();
+        template.fill(&hello, Think::Default, true)?;
+        let with = |think| template.fill(&hello, think, true).ok();
+        let switch = with(Think::On) != with(Think::Off);
         template.control = match marks {
             // The effort that these templates know is not a switch: the model thinks all the same.
             Marks::Channels => ThinkControl::Prefill,
@@ -138,15 +141,23 @@ impl ChatTemplate {
     /// # Errors
     /// The template fails, by itself or by refusing the conversation.
     pub fn render(&self, messages: &[Message], think: Think) -> Result<Rendered, TemplateError> {
-        let mut text = self.fill(messages, think)?;
+        let mut text = self.fill(messages, think, true)?;
+        // Templates that fail without a question to answer just don't tell.
+        let conversation = self.fill(messages, think, false).unwrap_or_default();
+        let conversation_bytes = common_bytes(&text, &conversation);
         if think == Think::Off && self.control == ThinkControl::Prefill {
             text += &self.marks.without_thoughts(&text);
         }
         let splitter = Splitter::behind(&text, self.marks);
-        Ok(Rendered { text, splitter })
+        Ok(Rendered { text, conversation_bytes, splitter })
     }
 
-    fn fill(&self, messages: &[Message], think: Think) -> Result<String, TemplateError> {
+    fn fill(
+        &self,
+        messages: &[Message],
+        think: Think,
+        answer: bool,
+    ) -> Result<String, TemplateError> {
         let failed = |source| TemplateError { what: "failed", source };
         // A template that is told nothing does what its authors meant it to do.
         let (thinking, effort) = match think {
@@ -156,7 +167,7 @@ impl ChatTemplate {
         };
         let conversation = context! {
             messages => Serde(messages),
-            add_generation_prompt => true,
+            add_generation_prompt => answer,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
             // As their callers pass them: there, but nothing.
@@ -178,4 +189,9 @@ impl ChatTemplate {
             })
             .map_err(failed)
     }
+}
+
+/// Length of what two texts begin with, whole characters only.
+fn common_bytes(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
 }

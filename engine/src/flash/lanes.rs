@@ -202,12 +202,12 @@ impl Shared {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(target_os = "linux")]
 use super::uring::start as start_uring;
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(not(target_os = "linux"))]
 fn start_uring(_: &Arc<Shared>, _: u32) -> Result<JoinHandle<()>, String> {
-    Err("this system has no io_uring".into())
+    Err("only builds for Linux (not Android, which forbids it to programs) have it".into())
 }
 
 #[cfg(test)]

@@ -18,6 +18,6 @@ pub mod queue;
 pub mod read_loop;
 pub mod regions;
 pub mod store;
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(target_os = "linux")]
 mod uring;
 mod window;

@@ -66,15 +66,13 @@ pub struct HookOptions {
 }
 
 impl Hook {
-    /// A hook for a model. `store` is there in `stream` mode.
+    /// A hook for a model, which streams once it has a store.
     #[must_use]
-    pub fn new(info: &ModelInfo, store: Option<ExpertStore>, options: HookOptions) -> Box<Self> {
+    pub fn new(info: &ModelInfo, options: HookOptions) -> Box<Self> {
         let HookOptions { record, ahead, scores, compute_trace, ubatch_tokens, stop } = options;
         let layers = info.experts.layers.len();
-        let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
-        let overlap = store.as_ref().is_some_and(ExpertStore::overlaps);
         let main = Main {
-            store,
+            store: None,
             n_expert: info.n_expert as usize,
             record,
             records: Vec::new(),
@@ -107,8 +105,8 @@ impl Hook {
                 main: UnsafeCell::new(main),
                 work: UnsafeCell::new(Work::new(info.n_expert as usize)),
                 workers: Vec::new(),
-                lanes,
-                overlap,
+                lanes: None,
+                overlap: false,
                 read_failed: AtomicBool::new(false),
                 turns: AtomicUsize::new(0),
                 activations: Activations::new(),
@@ -125,6 +123,13 @@ impl Hook {
             buffers: Vec::new(),
             threads: 1,
         })
+    }
+
+    /// Streams the experts from a store. To be called before anything is computed.
+    pub fn set_store(&mut self, store: ExpertStore) {
+        self.shared.lanes = Some(Arc::clone(store.lanes()));
+        self.shared.overlap = store.overlaps();
+        self.main().store = Some(store);
     }
 
     /// Prepares the operations for a model's tensors.
@@ -181,6 +186,11 @@ impl Hook {
         let mut stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
         stats.io_wait_ns += stall_ns;
         (stats, main.clock.take_compute_ns().saturating_sub(stall_ns))
+    }
+
+    /// The store, in `stream` mode, to change it between two micro-batches.
+    pub fn store_mut(&mut self) -> Option<&mut ExpertStore> {
+        self.main().store.as_mut()
     }
 
     /// The store, in `stream` mode.

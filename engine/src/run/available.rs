@@ -70,7 +70,7 @@ impl MemorySources {
 
     fn of_system(&self) -> Option<Available> {
         let text = std::fs::read_to_string(&self.meminfo).ok()?;
-        let bytes = |name: &str| Some(value(&text, name)?.checked_mul(1024)?);
+        let bytes = |name: &str| value(&text, name)?.checked_mul(1024);
         Some(Available {
             bytes: bytes("MemAvailable:")?,
             total_bytes: bytes("MemTotal:")?,

@@ -9,21 +9,25 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bmoe_trace::config::{DenseWeights, Think};
 use bmoe_trace::record::{DirectIo, IoEngineUsed, LoadRecord, Outcome, Record, RunEnd, RunStart};
-use bmoe_trace::{Mode, RunConfig};
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
 use sha2::{Digest, Sha256};
 
+use super::budget::{Claims, fixed_bytes};
 use super::cores::{Cores, Pinned};
 use super::generate::RunOptions;
 use super::prepare::{Flash, policy, resolve, shape};
-use super::process::{bytes_read, rss};
+use super::process::{AddressSpace, bytes_read, rss};
+use super::profile::{self, Preloaded};
 use super::recorder::{Recorder, hex};
 use super::request::{GeneratedToken, Request, TurnReport};
 use super::session::Session;
 use super::sinks::{Event, RecordSink};
 use super::transcript::Transcript;
 use super::turn::{Prompt, TurnInput};
-use crate::chat::{ChatTemplate, Message, Splitter, ThinkControl};
+use super::watch::BudgetKeeper;
+use crate::chat::{ChatTemplate, Message, Rendered, Splitter, ThinkControl};
 use crate::error::{CANCEL, EngineError};
+use crate::flash::memory::MemoryPlan;
 use crate::flash::store::StoreOptions;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
@@ -59,6 +63,8 @@ pub struct Engine<'s> {
     pub(super) context: Context,
     pub(super) sampler: Sampler,
     pub(super) template: Option<ChatTemplate>,
+    /// Looks after a budget that the engine chose.
+    keeper: Option<BudgetKeeper>,
     pub(super) recorder: Recorder<'s>,
     /// What the context holds.
     pub(super) transcript: Transcript,
@@ -137,12 +143,13 @@ impl<'s> Engine<'s> {
         let mut recorder = Recorder::new(sinks, config.hash_logits);
         let pinned = cores.as_ref().map(Cores::compute).transpose()?;
         match load(&config, &info, options, cores.as_ref(), &mut recorder) {
-            Ok((context, template)) => Ok(Self {
+            Ok(Loaded { context, template, keeper }) => Ok(Self {
                 _pinned: pinned,
                 config,
                 context,
                 sampler,
                 template,
+                keeper,
                 recorder,
                 transcript: Transcript::default(),
                 checkpoints: Vec::new(),
@@ -220,6 +227,16 @@ impl<'s> Engine<'s> {
         self.recorder.end(self.failure.take().unwrap_or(Outcome::Complete), peaks)
     }
 
+    /// Looks at the memory, and makes the cache's budget fit. `step` is the decode step that was done last.
+    pub(super) fn keep_budget(&mut self, step: u32) -> Result<(), EngineError> {
+        if let (Some(keeper), Some(store)) = (&mut self.keeper, self.context.hook().store_mut())
+            && let Some(record) = keeper.look(store, step)
+        {
+            self.recorder.emit(&Record::Budget(record))?;
+        }
+        Ok(())
+    }
+
     /// Highest bytes of cache and event.
     pub(super) fn peaks(&mut self) -> (u64, u64) {
         let store = self.context.hook().store();
@@ -250,7 +267,8 @@ impl<'s> Engine<'s> {
                 let rendered = template
                     .render(messages, request.think)
                     .map_err(|e| EngineError::Request(e.to_string()))?;
-                Ok((Prompt::Whole(rendered.text), rendered.splitter))
+                let Rendered { text, conversation_bytes, splitter } = rendered;
+                Ok((Prompt::Whole { text, conversation_bytes }, splitter))
             }
         }
     }
@@ -283,6 +301,13 @@ fn outcome(error: &EngineError) -> Outcome {
     }
 }
 
+/// What loading brings.
+struct Loaded {
+    context: Context,
+    template: Option<ChatTemplate>,
+    keeper: Option<BudgetKeeper>,
+}
+
 /// Loads everything, with the records of it.
 fn load(
     config: &RunConfig,
@@ -290,7 +315,7 @@ fn load(
     options: &RunOptions,
     cores: Option<&Cores>,
     recorder: &mut Recorder<'_>,
-) -> Result<(Context, Option<ChatTemplate>), EngineError> {
+) -> Result<Loaded, EngineError> {
     let start = RunStart {
         run_id: run_id(),
         started_unix_ms: unix_ms().saturating_sub(options.started.elapsed().as_millis() as u64),
@@ -299,7 +324,9 @@ fn load(
         config: config.clone(),
         model: shape(info, config.n_expert_used),
     };
-    recorder.emit(&Record::Start(Box::new(start)))?;
+    recorder.emit(&Record::Start(Box::new(start.clone())))?;
+
+    let profile = profile::load(config, &start.model)?;
 
     let flash = match config.mode {
         Mode::Stream => Some(Flash::open(config, info, cores, &options.faults)?),
@@ -322,11 +349,6 @@ fn load(
         ),
         _ => None,
     };
-    let store_options =
-        StoreOptions { policy: policy(config)?, overlap: config.overlap, poison: options.poison };
-    let store = flash.map(|f| f.into_store(info, store_options));
-    let (cache_budget_bytes, event_room_bytes) =
-        store.as_ref().map_or((0, 0), |s| (s.plan().budget_bytes, s.plan().event_room_bytes));
     let hook_options = HookOptions {
         record: recorder.wants_routes(),
         ahead: Ahead {
@@ -338,7 +360,7 @@ fn load(
         ubatch_tokens: config.ubatch_tokens,
         stop: Arc::clone(&options.stop),
     };
-    let hook = Hook::new(info, store, hook_options);
+    let hook = Hook::new(info, hook_options);
     let params = ContextParams {
         ctx_tokens: config.ctx_tokens,
         // The whole context: how long a prompt will be isn't known. Buffers are sized by the micro-batch.
@@ -347,7 +369,38 @@ fn load(
         threads: config.threads,
     };
     let dense_read_ns = model.dense_read_ns();
-    let context = Context::new(Rc::new(model), params, hook)?;
+    let before = AddressSpace::now();
+    let mut context = Context::new(Rc::new(model), params, hook)?;
+    // The cache comes last: a size chosen from what is available knows what everything else takes.
+    let (mut cache_budget_bytes, mut event_room_bytes, mut keeper) = (0, 0, None);
+    let mut preloaded = Preloaded::default();
+    if let Some(flash) = flash {
+        let plan = match config.cache_mib {
+            CacheBudget::Mib(_) => {
+                MemoryPlan::new(&info.experts, fixed_bytes(config), config.n_expert_used)
+            }
+            CacheBudget::Auto => {
+                let claims = Claims::new(config, info, before.untouched_since());
+                let chosen = BudgetKeeper::choose(config, &info.experts, claims, &options.memory)?;
+                keeper = Some(chosen.1);
+                chosen.0
+            }
+        };
+        (cache_budget_bytes, event_room_bytes) = (plan.budget_bytes, plan.event_room_bytes);
+        let store_options = StoreOptions {
+            policy: policy(config)?,
+            overlap: config.overlap,
+            poison: options.poison,
+        };
+        let mut store = flash.into_store(info, plan, store_options)?;
+        if let Some(profile) = &profile {
+            preloaded = profile::preload(&mut store, profile, &cancelled)?;
+            if let Some(error) = EngineError::interrupted(stop.load(Ordering::Relaxed)) {
+                return Err(error);
+            }
+        }
+        context.hook().set_store(store);
+    }
     let (dense_read_bytes, expert_read_bytes) = loaded_bytes(config, info, read_bytes);
     recorder.emit(&Record::Load(LoadRecord {
         load_ns: options.started.elapsed().as_nanos() as u64,
@@ -359,10 +412,12 @@ fn load(
         direct_io,
         io_engine,
         rss_bytes: rss().0,
+        preloaded_bytes: preloaded.bytes,
+        preload_ns: preloaded.took.as_nanos() as u64,
     }))?;
     let think_control = template.as_ref().map_or(ThinkControl::None, ChatTemplate::think_control);
     recorder.event(&Event::Opened { think_control })?;
-    Ok((context, template))
+    Ok(Loaded { context, template, keeper })
 }
 
 /// Splits what the loader read into dense and expert bytes.

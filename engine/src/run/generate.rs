@@ -11,6 +11,7 @@ use bmoe_trace::record::RunEnd;
 use super::engine::Engine;
 use super::request::Request;
 use super::sinks::RecordSink;
+use super::watch::MemoryWatch;
 use crate::error::EngineError;
 use crate::flash::fault::Faults;
 
@@ -27,6 +28,8 @@ pub struct RunOptions {
     pub faults: Faults,
     /// Set to a signal's number to stop the run.
     pub stop: Arc<AtomicUsize>,
+    /// How `--cache-mb auto` looks at the memory.
+    pub memory: MemoryWatch,
 }
 
 impl Default for RunOptions {
@@ -37,6 +40,7 @@ impl Default for RunOptions {
             poison: false,
             faults: Faults::default(),
             stop: Arc::new(AtomicUsize::new(0)),
+            memory: MemoryWatch::default(),
         }
     }
 }

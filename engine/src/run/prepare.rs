@@ -121,28 +121,22 @@ pub(super) fn shape(info: &ModelInfo, n_expert_used: u32) -> ModelShape {
     }
 }
 
-/// The memory and the lanes of a streamed run. Made before its model is loaded, so that what can't be had
-/// is refused at once.
+/// The lanes of a streamed run. Made before its model is loaded, so that files that can't be read are
+/// refused at once.
 pub(super) struct Flash {
-    plan: MemoryPlan,
-    arena: Arena,
     lanes: Lanes,
     pub(super) direct_io: DirectIo,
 }
 
 impl Flash {
     /// # Errors
-    /// No memory, or a file can't be opened.
+    /// A file can't be opened, or a thread can't be started.
     pub(super) fn open(
         config: &RunConfig,
         info: &ModelInfo,
         cores: Option<&Cores>,
         faults: &Faults,
     ) -> Result<Self, EngineError> {
-        let plan =
-            MemoryPlan::new(&info.experts, budget::fixed_bytes(config), config.n_expert_used);
-        let out_of_memory = |source| EngineError::Memory { mib: plan.total_bytes() >> 20, source };
-        let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
         let probes = probe::probes(&info.experts);
         let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, &probes)?;
         let reads_ahead = config.prefetch_layers > 0 || config.predict_experts > 0;
@@ -160,14 +154,14 @@ impl Flash {
             Some(cores) => cores.apart(start)?,
             None => start(),
         }
-        .map_err(out_of_memory)?;
+        .map_err(|e| EngineError::Config(format!("no thread can be started for reads: {e}")))?;
         if let IoEngineUsed::UringUnavailable { reason } = lanes.engine() {
             let _ = writeln!(
                 std::io::stderr(),
                 "warning: io_uring is not available, reads use pread: {reason}"
             );
         }
-        Ok(Self { plan, arena, lanes, direct_io })
+        Ok(Self { lanes, direct_io })
     }
 
     /// What hands the reads to the kernel.
@@ -175,8 +169,18 @@ impl Flash {
         self.lanes.engine().clone()
     }
 
-    /// The store.
-    pub(super) fn into_store(self, info: &ModelInfo, options: StoreOptions) -> ExpertStore {
-        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, options)
+    /// The store, with memory of its own.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn into_store(
+        self,
+        info: &ModelInfo,
+        plan: MemoryPlan,
+        options: StoreOptions,
+    ) -> Result<ExpertStore, EngineError> {
+        let arena = Arena::new(plan.total_bytes())
+            .map_err(|source| EngineError::Memory { mib: plan.total_bytes() >> 20, source })?;
+        Ok(ExpertStore::new(info.experts.clone(), plan, self.lanes.into(), arena, options))
     }
 }

@@ -65,6 +65,29 @@ pub(super) fn memory() -> (u64, MemoryState) {
     (kib_field(&status, "VmRSS:").unwrap_or(0), state)
 }
 
+/// Addresses that the process has reserved, and how much of them is in memory. What is reserved and never
+/// touched takes no memory yet, but will when it is used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AddressSpace {
+    reserved_bytes: u64,
+    resident_bytes: u64,
+}
+
+impl AddressSpace {
+    pub(super) fn now() -> Self {
+        let status = status();
+        let field = |name| kib_field(&status, name).unwrap_or(0);
+        Self { reserved_bytes: field("VmSize:"), resident_bytes: field("VmRSS:") }
+    }
+
+    /// Bytes reserved since then and not touched yet.
+    pub(super) fn untouched_since(self) -> u64 {
+        let now = Self::now();
+        let reserved = now.reserved_bytes.saturating_sub(self.reserved_bytes);
+        reserved.saturating_sub(now.resident_bytes.saturating_sub(self.resident_bytes))
+    }
+}
+
 /// Bytes of a line `name   1024 kB`.
 fn kib_field(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;

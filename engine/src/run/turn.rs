@@ -15,15 +15,21 @@ use super::text::TextStream;
 use crate::chat::{Delta, Splitter};
 use crate::error::EngineError;
 
-/// Copies of a running state that are kept: before and behind the last prompt, and one of before.
-const CHECKPOINTS: usize = 3;
+/// Copies of a running state that are kept: before a request, within its prompt and behind it, and one of
+/// the request before.
+const CHECKPOINTS: usize = 4;
 
 /// The text of a request.
 pub(super) enum Prompt {
     /// What comes behind the text so far.
     Next(String),
     /// All of the text, from its beginning.
-    Whole(String),
+    Whole {
+        /// The text.
+        text: String,
+        /// Bytes of it that later prompts begin with, too.
+        conversation_bytes: usize,
+    },
 }
 
 /// What a turn works on.
@@ -47,6 +53,9 @@ struct Plan {
     tokens: Vec<i32>,
     /// The first of them was put there by the tokenizer and is no part of the text.
     bare_first: bool,
+    /// So many of them are computed first, to copy the running state behind them: later prompts begin like
+    /// that, too. 0 = all at once.
+    first: usize,
     /// Decode steps.
     steps: u32,
     /// Fewer than were asked for, since the context ends there.
@@ -85,7 +94,7 @@ impl Engine<'_> {
         let model = self.context.model();
         let (keep, tokens, bare_first) = match &input.prompt {
             Prompt::Next(text) => (held, model.tokenize(text, held == 0)?, false),
-            Prompt::Whole(text) => {
+            Prompt::Whole { text, .. } => {
                 let common = if input.fresh { 0 } else { self.transcript.common(text) };
                 let mut keep = self.reachable(common);
                 loop {
@@ -123,8 +132,29 @@ impl Engine<'_> {
             _ if model.has_recurrent_state() && keep < held => Prefix::Checkpoint,
             _ => Prefix::Kept,
         };
+        let first = match input.prompt {
+            Prompt::Whole { conversation_bytes, .. }
+                if input.session && model.has_recurrent_state() =>
+            {
+                let sources = tokens.iter().map(|token| model.source(*token).len());
+                let bytes = conversation_bytes.saturating_sub(self.transcript.text_bytes(keep));
+                match whole_tokens(sources.skip(bare_first.into()), bytes) {
+                    0 => 0,
+                    tokens => tokens + usize::from(bare_first),
+                }
+            }
+            _ => 0,
+        };
         let steps = asked.min(room - computed);
-        Ok(Plan { keep, prefix, tokens, bare_first, steps: steps as u32, clipped: steps < asked })
+        Ok(Plan {
+            keep,
+            prefix,
+            first: if first < tokens.len() { first } else { 0 },
+            tokens,
+            bare_first,
+            steps: steps as u32,
+            clipped: steps < asked,
+        })
     }
 
     /// The most tokens, up to `wanted`, that the context can go back to.
@@ -280,13 +310,17 @@ impl Engine<'_> {
         on_token: &mut dyn FnMut(&GeneratedToken<'_>) -> ControlFlow<()>,
     ) -> Result<Finish, EngineError> {
         let mut meter = Meter::start();
+        self.keep_budget(0)?;
         let ubatches_before = self.context.hook().ubatches();
-        let mut next = self.decode(&plan.tokens, running)?;
-        for (i, token) in plan.tokens.iter().enumerate() {
-            let source = self.context.model().source(*token);
-            let bare = plan.bare_first && i == 0;
-            self.transcript.push(if bare { &[] } else { &source });
+        let (first, rest) = plan.tokens.split_at(plan.first);
+        if !first.is_empty() {
+            self.decode(first, running)?;
+            self.remember(first, plan.bare_first);
+            self.save_state()?;
         }
+        self.decode(rest, running)?;
+        let mut next = self.sampler.choose(self.context.logits(rest.len() - 1))?;
+        self.remember(rest, plan.bare_first && first.is_empty());
         running.prompt_tokens = plan.tokens.len() as u32;
         let time_to_first_token_ns = self.started.elapsed().as_nanos() as u64;
         let cost = meter.read(&mut self.context);
@@ -310,7 +344,9 @@ impl Engine<'_> {
             let token = next;
             let position = self.transcript.len() as u32;
             let mut meter = Meter::start();
-            next = self.decode(&[token], running)?;
+            self.keep_budget(step - 1)?;
+            self.decode(&[token], running)?;
+            next = self.sampler.choose(self.context.logits(0))?;
             let delta = self.read_token(token, running);
             self.recorder.event(&Event::Text(&delta))?;
             self.emit_traces()?;
@@ -351,8 +387,16 @@ impl Engine<'_> {
         })
     }
 
-    /// Computes tokens behind the transcript, hashes their logits and chooses the next token.
-    fn decode(&mut self, tokens: &[i32], running: &mut Running) -> Result<i32, EngineError> {
+    /// Adds computed tokens to the transcript.
+    fn remember(&mut self, tokens: &[i32], bare_first: bool) {
+        for (i, token) in tokens.iter().enumerate() {
+            let source = self.context.model().source(*token);
+            self.transcript.push(if bare_first && i == 0 { &[] } else { &source });
+        }
+    }
+
+    /// Computes tokens behind the transcript and hashes their logits.
+    fn decode(&mut self, tokens: &[i32], running: &mut Running) -> Result<(), EngineError> {
         let hashing = running.hash.is_some();
         self.context.decode(tokens, self.transcript.len() as u32, hashing)?;
         if let Some(hash) = &mut running.hash {
@@ -364,7 +408,7 @@ impl Engine<'_> {
                 self.recorder.add_logits(&bytes);
             }
         }
-        self.sampler.choose(self.context.logits(tokens.len() - 1))
+        Ok(())
     }
 
     /// What a computed token adds to the text.
@@ -394,4 +438,14 @@ impl Engine<'_> {
         }
         Ok(())
     }
+}
+
+/// How many tokens of these lengths, from the first on, lie within so many bytes.
+fn whole_tokens(lengths: impl Iterator<Item = usize>, bytes: usize) -> usize {
+    let mut end = 0;
+    let within = |length: &usize| {
+        end += length;
+        end <= bytes
+    };
+    lengths.take_while(within).count()
 }

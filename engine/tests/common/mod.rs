@@ -126,5 +126,6 @@ pub fn set_template(model: &Path, template: &str) {
 }
 
 /// A template that knows a switch for thinking, and drops the thoughts of earlier answers.
-pub const THINKING: &str = "{% for m in messages %}<|im_start|>{{m.role}}\n{{m.content}}<|im_end|>\n\
-    {% endfor %}<|im_start|>assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}";
+pub const THINKING: &str = "{%for m in messages%}<|im_start|>{{m.role}}\n{{m.content}}<|im_end|>\n\
+    {%endfor%}{%if add_generation_prompt%}<|im_start|>assistant\n\
+    {%if enable_thinking==false%}<think>\n\n</think>\n\n{%endif%}{%endif%}";

@@ -13,11 +13,13 @@ use super::{common, read_trace, within_limit};
 
 /// The program on a model, with 1 thread and lines; `more` are its other arguments.
 pub(super) fn engine(model: &Path, more: &[&str]) -> Command {
+    plain(model, &[&["--progress"], more].concat())
+}
+
+/// The same, with text in the place of the lines.
+fn plain(model: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bmoe-engine"));
-    command
-        .args(["generate", "-t", "1", "--progress", "--force-cache", "-m"])
-        .arg(model)
-        .args(more);
+    command.args(["generate", "-t", "1", "--force-cache", "-m"]).arg(model).args(more);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -93,15 +95,21 @@ fn a_closed_output_ends_the_run() {
     let _place = common::place(1);
     let folder = common::folder();
     let model = model(folder.path());
-    for overlap in ["on", "off"] {
+    for (overlap, as_lines) in [("on", true), ("off", true), ("on", false)] {
         let trace = folder.path().join("run.trace");
         let more = ["-p", "a", "-n", "2000", "--overlap", overlap, "--trace"];
-        let mut command = engine(&model, &more);
+        let mut command = if as_lines { engine(&model, &more) } else { plain(&model, &more) };
         let mut child = command.arg(&trace).spawn().unwrap();
         let (code, errors) = within_limit("a closed output", move || {
-            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            assert!(lines.any(|line| line.unwrap().starts_with("BMOE_PROGRESS")));
-            drop(lines);
+            let mut output = BufReader::new(child.stdout.take().unwrap());
+            if as_lines {
+                let mut lines = output.lines();
+                assert!(lines.any(|line| line.unwrap().starts_with("BMOE_PROGRESS")));
+            } else {
+                // Text of more than one token: the first one is done then.
+                output.read_exact(&mut [0; 64]).unwrap();
+                drop(output);
+            }
             end_of(child)
         });
         assert_eq!(code, Some(4), "{errors}");

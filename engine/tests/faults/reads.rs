@@ -60,7 +60,8 @@ fn short_interrupted_and_refused_reads_change_nothing() {
     let _place = common::place(1);
     let folder = common::folder();
     let model = model(folder.path());
-    let base = RunConfig { prompt: common::prompt(30), ..common::config(&model, Mode::Stream) };
+    let prompt = common::prompt(30);
+    let base = RunConfig { prompt, n_predict: 8, ..common::config(&model, Mode::Stream) };
     let expected = reference(&model, &base);
     for (overlap, io_engine, odirect) in ways() {
         for cache_mib in [0, 2] {
@@ -151,12 +152,20 @@ fn an_error_in_decode_ends_the_run_with_the_tokens_before_it() {
         let _place = common::place(1);
         reference(&model, &base)
     };
-    for (threads, cache_mib) in [(1, 0), (1, 2), (2, 0)] {
+    // Speculative reads fail, too, before or instead of those that a layer waits for.
+    for (threads, cache_mib, prefetch_layers) in [(1, 0, 0), (1, 2, 0), (1, 2, 2), (2, 0, 0)] {
         let _place = common::place(threads);
         for (overlap, io_engine, odirect) in ways().filter(|way| threads == 1 || way.2) {
             let cache_mib = CacheBudget::Mib(cache_mib);
-            let config =
-                RunConfig { threads, overlap, io_engine, odirect, cache_mib, ..base.clone() };
+            let config = RunConfig {
+                threads,
+                overlap,
+                io_engine,
+                odirect,
+                cache_mib,
+                prefetch_layers,
+                ..base.clone()
+            };
             let broken = Arc::new(AtomicBool::new(false));
             let disk = Arc::clone(&broken);
             let breaks = AfterToken2(Box::new(move || broken.store(true, Ordering::SeqCst)));

@@ -93,6 +93,11 @@ row! {
         pub dense_read_bytes: Option<u64>,
         /// Expert bytes read while loading.
         pub load_expert_read_bytes: Option<u64>,
+        /// Expert bytes that a warm profile had read into the cache; null outside `stream` mode and in
+        /// version 1, as the next.
+        pub preloaded_bytes: Option<u64>,
+        /// Part of `load_ns` that this took.
+        pub preload_ns: Option<u64>,
         /// Cache budget in force.
         pub cache_budget_bytes: Option<u64>,
         /// Memory for experts in use, besides the budget.
@@ -201,6 +206,8 @@ impl RunRow {
             dense_read_ns: load.as_ref().map(|l| l.dense_read_ns),
             dense_read_bytes: load.as_ref().map(|l| l.dense_read_bytes),
             load_expert_read_bytes: load.as_ref().map(|l| l.expert_read_bytes),
+            preloaded_bytes: load.as_ref().map(|l| l.preloaded_bytes),
+            preload_ns: load.as_ref().map(|l| l.preload_ns),
             cache_budget_bytes: load.as_ref().map(|l| l.cache_budget_bytes),
             event_room_bytes: load.as_ref().map(|l| l.event_room_bytes),
             direct_io: load.as_ref().map(|l| match &l.direct_io {
@@ -253,6 +260,8 @@ impl RunRow {
     /// Nulls in place of what the mode does not measure.
     pub(in crate::data) fn only_measured(mut self) -> Self {
         if self.mode != Mode::Stream.as_str() {
+            self.preloaded_bytes = None;
+            self.preload_ns = None;
             self.overlap = None;
             self.cache_policy = None;
             self.prefetch_layers = None;

@@ -154,7 +154,7 @@ impl Frames {
     /// Whether an expert of the layer can have frames, whatever sizes the others have.
     pub(super) fn has_room_for(&self, layer: usize) -> bool {
         let frame_bytes = self.layout.layers[layer].frame_bytes();
-        self.regions.live_bytes() + frame_bytes + self.slack_bytes <= self.arena.bytes()
+        self.regions.live_bytes() + frame_bytes + self.slack_bytes <= self.regions.capacity()
     }
 
     /// Takes a frame for a slice and puts its read into the batch; false when there is no room.
@@ -253,7 +253,8 @@ impl Frames {
         if whole { Ok(()) } else { queue.take_error().map_or(Ok(()), Err) }
     }
 
-    fn wait_idle(&mut self) {
+    /// Blocks until no read is waiting or running, reading on this thread too.
+    pub(super) fn wait_idle(&mut self) {
         let start = Instant::now();
         self.lanes.drain();
         self.blocked_ns += start.elapsed().as_nanos() as u64;

@@ -1,7 +1,6 @@
 //! Changing the budget between two tokens.
 
 use super::ExpertStore;
-use super::frames::Slice;
 use crate::flash::memory::MemoryPlan;
 
 impl ExpertStore {
@@ -12,12 +11,7 @@ impl ExpertStore {
         self.end_event();
         let plan = MemoryPlan::new(self.layout(), budget_bytes, self.plan.top_k);
         let evicted = self.cache.set_budget(plan.budget_bytes).to_vec();
-        for &key in &evicted {
-            let (layer, expert) = (self.cache.sizes().layer(key), self.cache.sizes().expert(key));
-            for projection in 0..self.frames.tensors(layer) {
-                self.frames.free(Slice { layer, expert, projection });
-            }
-        }
+        self.free_entries(&evicted);
         self.frames.resize(plan.budget_bytes, plan.total_bytes());
         self.plan = plan;
         evicted.len() as u64

@@ -41,6 +41,8 @@ fn load(direct_io: DirectIo) -> Record {
         direct_io,
         io_engine: IoEngineUsed::Pread,
         rss_bytes: 30 << 20,
+        preloaded_bytes: 0,
+        preload_ns: 0,
     })
 }
 
