@@ -9,6 +9,7 @@ mod governor;
 mod lines;
 mod load;
 mod meter;
+mod people;
 mod prepare;
 mod process;
 mod profile;

@@ -147,6 +147,7 @@ mod tests {
             delta_reasoning: reasoning.to_owned(),
             delta_text: text.to_owned(),
             reset,
+            io_wait_ms: -1.0,
             lane_busy_ms: -1.0,
             other_ms: 0.0,
         }
