@@ -32,6 +32,8 @@ pub enum Feature {
     NoGate,
     /// Biases on router and experts.
     ExpertBias,
+    /// Experts that groups of neighbours share. They are not streamed.
+    ChunkExperts,
     /// Router weights multiply the experts' input, not their output.
     WeightsBeforeExperts,
     /// Layers for multi-token prediction at the end of the file, which are not loaded.
@@ -55,6 +57,7 @@ impl Feature {
             Self::FusedGateUp => "fused gate+up",
             Self::NoGate => "no gate",
             Self::ExpertBias => "expert biases",
+            Self::ChunkExperts => "chunk experts (not streamed)",
             Self::WeightsBeforeExperts => "weights before the experts",
             Self::PredictionLayers => "prediction layers (not loaded)",
             Self::RecurrentState => "recurrent state",
@@ -154,14 +157,15 @@ impl Architecture {
 }
 
 use Feature::{
-    BiasedTopK, DensePart, ExpertBias, FusedGateUp, GroupedRouting, HashRouting, InterleavedDense,
-    LeadingDense, NoGate, PredictionLayers, RecurrentState, SharedExpert, WeightsBeforeExperts,
+    BiasedTopK, ChunkExperts, DensePart, ExpertBias, FusedGateUp, GroupedRouting, HashRouting,
+    InterleavedDense, LeadingDense, NoGate, PredictionLayers, RecurrentState, SharedExpert,
+    WeightsBeforeExperts,
 };
 use Verified::{Gates, Graph, Refused};
 
 /// Every architecture that has a row, by name.
 pub const ALL: &[Architecture] = &[
-    row("afmoe", "Trinity", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
+    row("afmoe", "Trinity", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row("arctic", "Snowflake Arctic", &[DensePart], Graph),
     row("bailingmoe", "Ling-lite, Ling-plus", &[SharedExpert, LeadingDense], Gates),
     row(
@@ -195,7 +199,7 @@ pub const ALL: &[Architecture] = &[
         "deepseek32",
         "DeepSeek-V3.2",
         &[SharedExpert, LeadingDense, BiasedTopK, GroupedRouting, FusedGateUp, PredictionLayers],
-        Graph,
+        Gates,
     ),
     row(
         "deepseek4",
@@ -227,7 +231,7 @@ pub const ALL: &[Architecture] = &[
         "glm-dsa",
         "GLM-5",
         &[SharedExpert, LeadingDense, BiasedTopK, FusedGateUp, PredictionLayers],
-        Graph,
+        Gates,
     ),
     row(
         "glm4moe",
@@ -246,17 +250,16 @@ pub const ALL: &[Architecture] = &[
     row("granitehybrid", "Granite-4.0-H", &[SharedExpert, RecurrentState], Gates),
     row("granitemoe", "Granite-3.x MoE, Granite-4.0-Tiny", &[SharedExpert], Gates),
     row("grok", "Grok-1, Grok-2", &[DensePart], Graph),
-    row("grovemoe", "GroveMoE", &[], Refused)
-        .note("its chunk experts are routed by a second node of the same name in each layer"),
+    row("grovemoe", "GroveMoE", &[ChunkExperts], Gates),
     row("hunyuan-moe", "Hunyuan-A13B", &[SharedExpert], Gates),
     row(
         "hy_v3",
         "Hunyuan 3",
         &[SharedExpert, LeadingDense, BiasedTopK, FusedGateUp, PredictionLayers],
-        Graph,
+        Gates,
     ),
     row("hy_v4", "Hunyuan 4", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
-    row("jamba", "Jamba", &[InterleavedDense, RecurrentState], Graph),
+    row("jamba", "Jamba", &[InterleavedDense, RecurrentState], Gates),
     row("kimi-k3", "Kimi-K3", &[SharedExpert, LeadingDense, BiasedTopK, RecurrentState], Graph),
     row(
         "kimi-linear",
@@ -264,7 +267,7 @@ pub const ALL: &[Architecture] = &[
         &[SharedExpert, LeadingDense, BiasedTopK, RecurrentState],
         Gates,
     ),
-    row("laguna", "Laguna", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
+    row("laguna", "Laguna", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row("lfm2moe", "LFM2-8B-A1B, LFM2-24B-A2B", &[LeadingDense, BiasedTopK, RecurrentState], Gates),
     row("llada-moe", "LLaDA-MoE", &[], Refused)
         .note("it is a diffusion model, which doesn't decode token by token"),
@@ -275,8 +278,8 @@ pub const ALL: &[Architecture] = &[
         &[SharedExpert, InterleavedDense, WeightsBeforeExperts],
         Gates,
     ),
-    row("maple", "Maple", &[], Graph),
-    row("mellum", "Mellum 2", &[], Graph),
+    row("maple", "Maple", &[], Gates),
+    row("mellum", "Mellum 2", &[], Gates),
     row("mimo2", "MiMo-V2", &[LeadingDense, BiasedTopK, PredictionLayers], Gates),
     row("minimax-01", "MiniMax-Text-01", &[BiasedTopK, RecurrentState], Graph),
     row("minimax-m2", "MiniMax-M2", &[BiasedTopK], Gates),
@@ -317,7 +320,7 @@ pub const ALL: &[Architecture] = &[
     row("rnd1", "RND1", &[], Refused)
         .note("it is a diffusion model, which doesn't decode token by token"),
     row("smallthinker", "SmallThinker-4B-A0.6B, 21B-A3B", &[], Gates),
-    row("step35", "Step-3.5", &[SharedExpert, LeadingDense, BiasedTopK, PredictionLayers], Graph),
+    row("step35", "Step-3.5", &[SharedExpert, LeadingDense, BiasedTopK, PredictionLayers], Gates),
 ];
 
 /// The registry as people read it.
@@ -371,7 +374,7 @@ mod tests {
         assert_eq!(is_recurrent("qwen9moe"), None);
         let text = warning("qwen9moe").unwrap();
         assert!(text.contains("\"qwen9moe\"") && text.contains("--hash-logits"), "{text}");
-        assert!(warning("grovemoe").unwrap().contains("second node"));
+        assert!(warning("llada-moe").unwrap().contains("diffusion"));
     }
 
     #[test]

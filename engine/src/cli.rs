@@ -8,6 +8,7 @@ use bmoe_trace::RunConfig;
 use bmoe_trace::config::{ComputeTrace, DenseWeights, Mode};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
+use crate::cmd::iobench::IoBench;
 use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
 
 /// The engine's version and that of the llama.cpp inside it.
@@ -24,10 +25,14 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Load a model, compute a prompt, generate tokens greedily and measure every step.
+    /// Load a model, compute a prompt, generate tokens and measure every step.
     Generate(Generate),
+    /// Keep a model loaded and answer requests, one JSON object a line on standard input.
+    Session(Session),
     /// List the architectures that are known, and what was verified of each.
     Archs(Archs),
+    /// Measure what the disk can do with the engine's own reads.
+    Iobench(IoBench),
 }
 
 #[derive(Debug, Args)]
@@ -54,8 +59,46 @@ impl Archs {
 #[command(after_help = "Examples:\n  \
     bmoe-engine generate -m model.gguf -p 'Once upon a time' -n 64 --cache-mb 2000\n  \
     bmoe-engine generate -m model.gguf -f prompt.txt --mode mmap --csv tokens.csv\n  \
+    bmoe-engine generate -m model.gguf --chat --think off -p 'What is a mixture of experts?'\n  \
     bmoe-engine generate --config run.toml --trace run.trace --progress")]
 pub(crate) struct Generate {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// The prompt
+    #[arg(short, long, value_name = "TEXT", group = "settings")]
+    prompt: Option<String>,
+    /// The prompt, from a file
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "prompt", group = "settings")]
+    prompt_file: Option<PathBuf>,
+    /// Put the prompt into the model's chat template
+    #[arg(long, group = "settings")]
+    chat: bool,
+    /// Print BMOE_ lines in the place of the text
+    #[arg(long)]
+    pub(crate) progress: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("settings").multiple(true))]
+#[command(after_help = "Requests, each a line:\n  \
+    {\"cmd\":\"generate\",\"id\":1,\"prompt\":\"Hello\",\"n_predict\":64,\"think\":false,\"clear_kv\":true}\n  \
+    {\"cmd\":\"cancel\"}\n  \
+    {\"cmd\":\"close\"}\n\n\
+    Answers are BMOE_ lines; docs/sessions.md describes both.\n\n\
+    Examples:\n  \
+    bmoe-engine session -m model.gguf --cache-mb 2000 --ctx 8192\n  \
+    bmoe-engine session -m model.gguf --raw < requests.jsonl")]
+pub(crate) struct Session {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Take prompts as they are, without the model's chat template
+    #[arg(long)]
+    raw: bool,
+}
+
+/// What is run and what is written, whoever asks for text.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
     /// GGUF model; of a split model any part
     #[arg(
         short,
@@ -73,12 +116,6 @@ pub(crate) struct Generate {
           long_help = "Where the experts' weights are: stream = read from flash when a token routes to them, \
           mmap = stock llama.cpp over a memory map, resident = stock llama.cpp with all weights in memory")]
     mode: Mode,
-    /// The prompt
-    #[arg(short, long, value_name = "TEXT", group = "settings")]
-    prompt: Option<String>,
-    /// The prompt, from a file
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "prompt", group = "settings")]
-    prompt_file: Option<PathBuf>,
     /// Tokens to generate
     #[arg(short, long, value_name = "N", default_value_t = 64, group = "settings")]
     n_predict: u32,
@@ -131,15 +168,12 @@ pub(crate) struct Generate {
     /// Write everything as a binary trace
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Print BMOE_ lines in the place of the text
-    #[arg(long)]
-    pub(crate) progress: bool,
     /// Print llama.cpp's log
     #[arg(long)]
     pub(crate) verbose: bool,
 }
 
-impl Generate {
+impl RunArgs {
     /// Refuses outputs that would overwrite a model or each other.
     ///
     /// # Errors
@@ -171,25 +205,14 @@ impl Generate {
         Ok(())
     }
 
-    /// The run that the arguments describe.
-    ///
-    /// # Errors
-    /// A file that they name can't be read.
-    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
+    /// All of the configuration but the prompt.
+    fn run_config(&self) -> Result<RunConfig, EngineError> {
         if let Some(path) = &self.config {
             return RunConfig::load(path).map_err(|e| EngineError::Config(e.to_string()));
         }
-        let prompt = match (&self.prompt, &self.prompt_file) {
-            (Some(prompt), _) => prompt.clone(),
-            (None, Some(path)) => std::fs::read_to_string(path).map_err(|e| {
-                EngineError::Config(format!("cannot read the prompt {}: {e}", path.display()))
-            })?,
-            (None, None) => String::new(),
-        };
         Ok(RunConfig {
             model: self.model.clone().unwrap_or_default(),
             mode: self.mode,
-            prompt,
             n_predict: self.n_predict,
             threads: self.threads,
             ctx_tokens: self.ctx,
@@ -209,7 +232,6 @@ impl Generate {
             io_ceiling_mib_s: self.reads.io_ceiling,
             dense_weights: self.dense_weights,
             cpu_mask: self.cpu_mask.clone().unwrap_or_default(),
-            chat: self.text.chat,
             think: self.text.think,
             sampling: self.text.sampling(),
             trace_scores: self.trace_scores,
@@ -221,7 +243,39 @@ impl Generate {
             },
             n_expert_used: self.n_expert_used,
             hash_logits: self.hash_logits,
+            ..RunConfig::default()
         })
+    }
+}
+
+impl Session {
+    /// The session that the arguments describe.
+    ///
+    /// # Errors
+    /// A file that they name can't be read.
+    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
+        Ok(RunConfig { chat: !self.raw, ..self.run.run_config()? })
+    }
+}
+
+impl Generate {
+    /// The run that the arguments describe.
+    ///
+    /// # Errors
+    /// A file that they name can't be read.
+    pub(crate) fn run_config(&self) -> Result<RunConfig, EngineError> {
+        let config = self.run.run_config()?;
+        if self.run.config.is_some() {
+            return Ok(config);
+        }
+        let prompt = match (&self.prompt, &self.prompt_file) {
+            (Some(prompt), _) => prompt.clone(),
+            (None, Some(path)) => std::fs::read_to_string(path).map_err(|e| {
+                EngineError::Config(format!("cannot read the prompt {}: {e}", path.display()))
+            })?,
+            (None, None) => String::new(),
+        };
+        Ok(RunConfig { prompt, chat: self.chat, ..config })
     }
 }
 

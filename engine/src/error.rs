@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use crate::flash::file::OpenError;
 use crate::flash::queue::ReadError;
 
+/// In the place of a signal's number: end the request, not the run.
+pub const CANCEL: usize = usize::MAX;
+
 /// A model that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -120,6 +123,12 @@ pub enum EngineError {
         /// Why.
         message: String,
     },
+    /// A request that can't be done; later ones can.
+    #[error("{0}")]
+    Request(String),
+    /// The request was cancelled; later ones can be done.
+    #[error("cancelled")]
+    Cancelled,
     /// A signal asked the run to stop.
     #[error("interrupted by {signal}")]
     Interrupted {
@@ -129,11 +138,12 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// What a signal makes of a run; `None` for 0, no signal.
+    /// What a signal's number, or [`CANCEL`], makes of a run; `None` for 0, neither.
     #[must_use]
     pub fn interrupted(signal: usize) -> Option<Self> {
         match signal {
             0 => None,
+            CANCEL => Some(Self::Cancelled),
             2 => Some(Self::Interrupted { signal: "SIGINT" }),
             _ => Some(Self::Interrupted { signal: "SIGTERM" }),
         }
@@ -144,12 +154,17 @@ impl EngineError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Model(_) | Self::Config(_) | Self::Open(_) | Self::Memory { .. } => 3,
+            Self::Model(_)
+            | Self::Config(_)
+            | Self::Open(_)
+            | Self::Memory { .. }
+            | Self::Request(_) => 3,
             Self::Read(_)
             | Self::Changed { .. }
             | Self::Graph(_)
             | Self::Llama(_)
-            | Self::Output { .. } => 4,
+            | Self::Output { .. }
+            | Self::Cancelled => 4,
             Self::Interrupted { signal: "SIGINT" } => 130,
             Self::Interrupted { .. } => 143,
         }

@@ -1,6 +1,7 @@
 //! The engine as a program: what the harness starts, here or on a device.
 
 mod cli;
+mod cmd;
 mod options;
 
 use std::io::Write;
@@ -9,24 +10,35 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
+use bmoe_engine::EngineError;
 use bmoe_engine::run::{
-    Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
+    Engine, Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
 };
-use bmoe_engine::{EngineError, error};
+use bmoe_engine::serve::serve;
+use bmoe_trace::RunConfig;
 use bmoe_trace::line::{ErrorLine, Line};
 use clap::Parser;
+use cli::{Command, RunArgs};
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let args = match cli::Cli::parse().command {
-        cli::Command::Generate(args) => args,
-        cli::Command::Archs(args) => return print(&args.text()),
+    let (result, lines) = match &cli::Cli::parse().command {
+        Command::Generate(args) => {
+            let lines = args.progress;
+            (args.run_config().and_then(|c| run(&c, &args.run, lines, started, once)), lines)
+        }
+        Command::Session(args) => {
+            (args.run_config().and_then(|c| run(&c, &args.run, true, started, session)), true)
+        }
+        Command::Archs(args) => return print(&args.text()),
+        Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
     };
-    match run(&args, started) {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            if args.progress {
-                let line = Line::Error(ErrorLine { fatal: true, msg: e.to_string() });
+            if lines {
+                let id = serde_json::Value::Null;
+                let line = Line::Error(ErrorLine { id, fatal: true, msg: e.to_string() });
                 // Standard output may be what failed; the line below says it all the same.
                 let _ = writeln!(std::io::stdout(), "{line}");
             }
@@ -42,16 +54,29 @@ fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError> {
-    let config = args.run_config()?;
-    args.check_outputs()?;
+/// Holds the number of the signal that asks the program to stop, 0 while there is none.
+fn stop_on_signals() -> Result<Arc<AtomicUsize>, EngineError> {
     let stop = Arc::new(AtomicUsize::new(0));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)
             .map_err(|e| EngineError::Config(format!("cannot listen for signals: {e}")))?;
     }
-    let mut sinks: Vec<Box<dyn RecordSink>> =
-        vec![Box::new(Lines::new(std::io::stdout(), args.progress))];
+    Ok(stop)
+}
+
+/// What is done with a configuration and the places where its records go.
+type Work = fn(&RunConfig, &RunOptions, &mut [&mut dyn RecordSink]) -> Result<(), EngineError>;
+
+fn run(
+    config: &RunConfig,
+    args: &RunArgs,
+    lines: bool,
+    started: Instant,
+    work: Work,
+) -> Result<(), EngineError> {
+    args.check_outputs()?;
+    let stop = stop_on_signals()?;
+    let mut sinks: Vec<Box<dyn RecordSink>> = vec![Box::new(Lines::new(std::io::stdout(), lines))];
     if let Some(path) = &args.trace {
         sinks.push(Box::new(TraceFile::new(path)));
     }
@@ -62,7 +87,30 @@ fn run(args: &cli::Generate, started: Instant) -> Result<(), error::EngineError>
         sinks.push(Box::new(RouteFile::new(path)));
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
-    let options = RunOptions { started, verbose: args.verbose, poison: false, stop };
-    generate(&config, &options, &mut sinks)?;
-    Ok(())
+    let options = RunOptions { started, verbose: args.verbose, stop, ..RunOptions::default() };
+    work(config, &options, &mut sinks)
+}
+
+fn once(
+    config: &RunConfig,
+    options: &RunOptions,
+    sinks: &mut [&mut dyn RecordSink],
+) -> Result<(), EngineError> {
+    generate(config, options, sinks).map(drop)
+}
+
+fn session(
+    config: &RunConfig,
+    options: &RunOptions,
+    sinks: &mut [&mut dyn RecordSink],
+) -> Result<(), EngineError> {
+    let sinks = sinks.iter_mut().map(|sink| &mut **sink as &mut dyn RecordSink).collect();
+    let mut engine = Engine::open(config, options, sinks)?;
+    let result = serve(&mut engine, std::io::stdin(), &options.stop);
+    if let Err(error) = &result {
+        engine.fail(error);
+    }
+    let end = engine.close();
+    result?;
+    end.map(drop)
 }

@@ -73,12 +73,9 @@ pub(crate) struct ReadArgs {
     pub(crate) io_ceiling: f64,
 }
 
-/// The prompt's form and how tokens are chosen.
+/// Thinking, and how tokens are chosen.
 #[derive(Debug, Args)]
 pub(crate) struct TextArgs {
-    /// Put the prompt into the model's chat template
-    #[arg(long, group = "settings")]
-    pub(crate) chat: bool,
     /// Whether the model is to think, where its chat template knows the difference
     #[arg(long, value_parser = one_of::<Think>(Think::NAMES), default_value = "default",
           group = "settings")]

@@ -15,6 +15,7 @@ use bmoe_engine::llama::gguf::ModelInfo;
 use bmoe_engine::llama::log;
 use bmoe_engine::llama::model::Model;
 use bmoe_synth::{Arch, Shape, WeightType};
+use bmoe_trace::config::DenseWeights;
 use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 /// Budgets to stream with, in MiB: none, one token's experts of all layers, everything.
@@ -90,7 +91,7 @@ fn check_row(arch: Arch, shape: &Shape, model: &Path) {
     let moe_layers = moe_layers.filter(|&l| (l + 1).is_multiple_of(d.moe_step.max(1)));
     assert!(info.experts.layers.iter().map(|l| l.layer).eq(moe_layers), "{name}");
     log::start(false);
-    let model = Model::load(&info, Mode::Mmap, 0, &|| false).unwrap();
+    let model = Model::load(&info, Mode::Mmap, DenseWeights::Anon, 0, &|| false).unwrap();
     assert_eq!(model.has_recurrent_state(), row.has(Feature::RecurrentState), "{name}");
 }
 
@@ -171,6 +172,16 @@ architectures! {
     granitehybrid: GraniteHybrid,
     nemotron_h_moe: NemotronHMoe,
     kimi_linear: KimiLinear,
+    deepseek32: DeepSeek32,
+    glm_dsa: GlmDsa,
+    step35: Step35,
+    hy_v3: HyV3,
+    afmoe: Afmoe,
+    laguna: Laguna,
+    mellum: Mellum,
+    maple: Maple,
+    jamba: Jamba,
+    grovemoe: GroveMoe,
 }
 
 /// What is tested is what has a tiny model.

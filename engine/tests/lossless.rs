@@ -10,7 +10,8 @@ mod common;
 
 use bmoe_engine::llama::gguf::ModelInfo;
 use bmoe_synth::{Shape, WeightType};
-use bmoe_trace::record::DirectIo;
+use bmoe_trace::config::IoEngine;
+use bmoe_trace::record::{DirectIo, IoEngineUsed};
 use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 /// Bytes to whole MiB, upwards.
@@ -162,6 +163,44 @@ fn narrow_activations() {
                         streamed.logits_sha256, resident.logits_sha256,
                         "{name}, top-{n_expert_used}, {threads} threads, {tokens} tokens, {cache_mib} MiB"
                     );
+                }
+            }
+        }
+    }
+}
+
+/// Reads through io_uring; where there is none, through what stands in for it.
+#[test]
+fn uring() {
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let experts = ModelInfo::read(&model).unwrap().experts;
+    let _place = common::place(1);
+    for prompt_tokens in [7, 200] {
+        let prompt = common::prompt(prompt_tokens);
+        let base = RunConfig { prompt, ..common::config(&model, Mode::Resident) };
+        let (resident, _) = common::run(&base).unwrap();
+        for (odirect, overlap) in [(true, true), (true, false), (false, true)] {
+            for cache_mib in [0, 2, mib(experts.total_bytes())] {
+                let config = RunConfig {
+                    mode: Mode::Stream,
+                    cache_mib: CacheBudget::Mib(cache_mib),
+                    odirect,
+                    overlap,
+                    io_engine: IoEngine::Uring,
+                    io_threads: 3,
+                    ..base.clone()
+                };
+                let (streamed, records) = common::run(&config).unwrap();
+                let gate = format!(
+                    "prompt {prompt_tokens}, {cache_mib} MiB, O_DIRECT {odirect}, \
+                     overlap {overlap}"
+                );
+                assert_eq!(streamed.logits_sha256, resident.logits_sha256, "{gate}");
+                match &records.load().io_engine {
+                    IoEngineUsed::Uring => {}
+                    IoEngineUsed::UringUnavailable { reason } => eprintln!("pread used: {reason}"),
+                    other => panic!("{other:?}: {gate}"),
                 }
             }
         }

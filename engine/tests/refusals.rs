@@ -116,6 +116,10 @@ fn settings_that_do_not_fit() {
     refused(&["--io-threads", "0"], 3, &["--io-threads 0", "1 to 8"]);
     refused(&["--ctx", "10", "-n", "10"], 3, &["-n asks for 10", "holds 10", "--ctx"]);
     refused(&["--n-expert-used", "999"], 3, &["999", "experts"]);
+    refused(&["--mode", "mmap", "--dense-weights", "warm"], 3, &["--dense-weights warm", "stream"]);
+    refused(&["--cpu-mask", "1000"], 3, &["--cpu-mask 1000", "may not use"]);
+    refused(&["--cpu-mask", "0x0"], 3, &["--cpu-mask 0x0", "no core"]);
+    refused(&["--cpu-mask", "big"], 3, &["--cpu-mask big", "4-7,9", "0xf0"]);
     refused(&["--ubatch", "0"], 3, &["--ubatch"]);
     refused(&["--ctx", "1000000000"], 3, &["--ctx 1000000000", "context of 4096", "or less"]);
 
@@ -134,6 +138,19 @@ fn settings_that_do_not_fit() {
         3,
         &["--cache-mb 1 is too small", "MiB", "or 0 for no cache"],
     );
+
+    // One layer's experts fit, one token's don't.
+    let info = bmoe_engine::llama::gguf::ModelInfo::read(large.as_ref()).unwrap();
+    let layer = info.experts.top_k_bytes(info.n_expert_used).div_ceil(1 << 20).to_string();
+    let demand = info.experts.token_demand_bytes(info.n_expert_used).div_ceil(1 << 20);
+    self::refused(
+        &["-m", &large, "-p", "a", "--cache-mb", &layer],
+        3,
+        &["one token's experts", &format!("give --cache-mb {demand}"), "--force-cache"],
+    );
+    let forced =
+        engine(&["-m", &large, "-p", "a", "-n", "1", "--cache-mb", &layer, "--force-cache"]);
+    assert_eq!(forced.status.code(), Some(0));
 
     let run = folder.path().join("run.toml");
     std::fs::write(&run, "cache_mb = 4\n").unwrap();

@@ -11,7 +11,9 @@ use bmoe_engine::flash::file::SliceFiles;
 use bmoe_engine::flash::lanes::{LaneOptions, Lanes};
 use bmoe_engine::flash::layout::{ExpertLayout, ExpertTensor, LayerLayout, Projection};
 use bmoe_engine::flash::memory::MemoryPlan;
+use bmoe_engine::flash::probe::probes;
 use bmoe_engine::flash::store::{ExpertStore, StoreOptions};
+use bmoe_trace::config::IoEngine;
 use proptest::prelude::*;
 
 const N_EXPERT: u32 = 7;
@@ -59,18 +61,22 @@ proptest! {
         direct in any::<bool>(),
         overlap in any::<bool>(),
         policy in prop::sample::select(PolicyKind::ALL.to_vec()),
+        uring in any::<bool>(),
         order in Just(vec![0usize, 1, 2]).prop_shuffle(),
         events in prop::collection::vec(prop::collection::vec(0u16..N_EXPERT as u16, 1..12), 1..25),
+        // Share of the first budget, now and then.
+        resizes in prop::collection::vec(prop::option::weighted(0.3, 0u64..101), 25),
     ) {
         // Beside the sources: on the disk that the project is on, not on a tmpfs.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let layout = layout(dir.path(), &sizes, gap);
         let budget = layout.total_bytes() * budget_share / 100;
         let plan = MemoryPlan::new(&layout, budget, 2);
-        let (files, _) = SliceFiles::open(&layout.files, direct, 0).unwrap();
+        let (files, _) = SliceFiles::open(&layout.files, direct, &probes(&layout)).unwrap();
         let options = LaneOptions {
             lanes: 3,
             helpers: if overlap { 0 } else { 1 },
+            engine: if uring { IoEngine::Uring } else { IoEngine::Pread },
             slices: ExpertStore::slices(&layout),
             record: false,
         };
@@ -86,6 +92,12 @@ proptest! {
         let mut expected_bytes = 0;
         for (i, experts) in events.iter().enumerate() {
             let layer = i % layout.layers.len();
+            if let Some(share) = resizes[i] {
+                let budget = plan.budget_bytes * share / 100;
+                let evicted = cache.set_budget(budget).len() as u64;
+                prop_assert_eq!(store.resize(budget), evicted);
+                prop_assert!(store.resident_bytes() <= budget);
+            }
             let outcome = cache.event(layer, experts).clone();
             expected_bytes += outcome.misses.len() as u64 * layout.layers[layer].expert_bytes();
             store.begin(i as u32, layer, experts).unwrap();
@@ -129,5 +141,64 @@ proptest! {
         prop_assert_eq!(stats.expert_read_bytes, expected_bytes);
         prop_assert!(store.peak_cache_bytes() <= plan.budget_bytes);
         prop_assert!(store.peak_event_bytes() <= plan.event_room_bytes);
+    }
+    /// Events that are given up anywhere leave nothing wrong to those that follow.
+    #[test]
+    fn abandoned_events_leave_nothing_behind(
+        sizes in prop::collection::vec([1u64..9000, 1u64..5000, 1u64..9000], 1..3),
+        budget_share in 0u64..80,
+        overlap in any::<bool>(),
+        policy in prop::sample::select(PolicyKind::ALL.to_vec()),
+        events in prop::collection::vec(
+            (prop::collection::vec(0u16..N_EXPERT as u16, 1..12), prop::option::of(0usize..5)),
+            1..25,
+        ),
+    ) {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let layout = layout(dir.path(), &sizes, 100);
+        let plan = MemoryPlan::new(&layout, layout.total_bytes() * budget_share / 100, 2);
+        let (files, _) = SliceFiles::open(&layout.files, true, &probes(&layout)).unwrap();
+        let options = LaneOptions {
+            lanes: 3,
+            helpers: if overlap { 0 } else { 1 },
+            engine: IoEngine::Pread,
+            slices: ExpertStore::slices(&layout),
+            record: false,
+        };
+        let lanes = Arc::new(Lanes::new(files, options).unwrap());
+        let arena = Arena::new(plan.total_bytes()).unwrap();
+        let options = StoreOptions { policy, overlap, poison: true };
+        let mut store = ExpertStore::new(layout.clone(), plan, Arc::clone(&lanes), arena, options);
+        for (i, (experts, rounds)) in events.iter().enumerate() {
+            let layer = i % layout.layers.len();
+            store.begin(i as u32, layer, experts).unwrap();
+            let mut left = rounds.unwrap_or(usize::MAX);
+            'event: for (p, tensor) in layout.layers[layer].tensors.iter().enumerate() {
+                loop {
+                    if left == 0 {
+                        store.abandon();
+                        break 'event;
+                    }
+                    left -= 1;
+                    let round = store.next_round(p).unwrap().to_vec();
+                    for &expert in &round {
+                        if let Some(pending) = store.pending(expert, p) {
+                            prop_assert!(overlap && lanes.queue().wait_for(pending));
+                        }
+                        // SAFETY: the round says that the slice is in memory.
+                        let got = unsafe {
+                            let bytes = tensor.slice_bytes as usize;
+                            std::slice::from_raw_parts(store.slice(expert, p), bytes)
+                        };
+                        let mut expected = tensor.slice(expert).map(|at| byte(tensor.file, at));
+                        prop_assert!(got.iter().all(|b| Some(*b) == expected.next()));
+                    }
+                    if store.finished(p) {
+                        break;
+                    }
+                }
+            }
+            prop_assert!(store.resident_bytes() <= plan.budget_bytes);
+        }
     }
 }

@@ -49,6 +49,9 @@ pub enum Error {
     /// The engine can't be started.
     #[error(transparent)]
     Executor(#[from] ExecutorError),
+    /// The engine failed on the way.
+    #[error("{0}")]
+    Engine(String),
     /// The command can't be followed as it was given.
     #[error("{0}")]
     Refused(String),
@@ -97,7 +100,8 @@ impl Error {
             },
             Self::Model(ModelError::Missing { .. } | ModelError::InTheWay { .. }) => REFUSED,
             Self::Analysis(AnalysisError::NotAResultFolder { .. }) => REFUSED,
-            Self::Model(ModelError::Io { .. })
+            Self::Engine(_)
+            | Self::Model(ModelError::Io { .. })
             | Self::Runner(_)
             | Self::Analysis(_)
             | Self::Io { .. } => FAILED,

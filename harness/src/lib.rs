@@ -1,14 +1,16 @@
-//! The `bmoe` harness: makes synthetic models, runs matrices of engine runs, renders reports.
+//! The `bmoe` harness: makes synthetic models, runs matrices of engine runs, renders reports, chats.
 //!
 //! * [`cmd`]: the command line, one module a command.
 //! * [`matrix`]: matrix files, their cells and the order of the runs.
 //! * [`models`]: finding, making and hashing models.
 //! * [`runner`]: runs the cells, judges and records them.
+//! * [`chat`]: a conversation with a model in a terminal.
 //! * [`environment`]: what the results depend on besides the configuration.
 //! * [`progress`]: what a person sees meanwhile.
 //! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
 
 mod atomic;
+pub mod chat;
 pub mod cmd;
 mod console;
 pub mod engine;

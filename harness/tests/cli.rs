@@ -50,7 +50,11 @@ impl Place {
             let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
             fs::write(place.at(&format!("{name}.lines")), lines).unwrap();
         }
-        let refusal = Line::Error(ErrorLine { fatal: true, msg: "cache too small".to_owned() });
+        let refusal = Line::Error(ErrorLine {
+            id: serde_json::Value::Null,
+            fatal: true,
+            msg: "cache too small".to_owned(),
+        });
         fs::write(place.at("refused.lines"), format!("{refusal}\n")).unwrap();
         let engine = format!(
             "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 'fake-engine 1'; exit; }}\n\

@@ -72,7 +72,11 @@ impl Executor for Scripted {
                 Ok(ended(Exit::Code(0), None))
             }
             Script::Refuses(msg) => {
-                on_line(&Line::Error(ErrorLine { fatal: true, msg: msg.to_owned() }));
+                on_line(&Line::Error(ErrorLine {
+                    id: serde_json::Value::Null,
+                    fatal: true,
+                    msg: msg.to_owned(),
+                }));
                 Ok(ended(Exit::Code(3), None))
             }
             Script::FailsInLog(msg) => {

@@ -3,12 +3,14 @@
 //! * [`config`]: one run, described by one file.
 //! * [`record`]: what the engine measures, with units in the names.
 //! * [`codec`]: the binary trace file (length-prefixed, checksummed, versioned).
+//! * [`command`]: what a session is asked for, one JSON object a line.
 //! * [`csv`]: the published text formats, written while a run goes on.
 //! * [`mod@line`]: the `BMOE_<TAG> {json}` lines that an engine prints while it works.
 //!
 //! The crate does no measuring and knows neither llama.cpp nor Parquet.
 
 pub mod codec;
+pub mod command;
 pub mod config;
 pub mod csv;
 pub mod line;

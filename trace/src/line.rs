@@ -2,22 +2,28 @@
 //!
 //! Names and meanings follow the protocol of the BigMoeOnEdge engine, which existing consumers read;
 //! the fields that this engine measures better stand beside them under names of their own
-//! (`io_wait_ms`, `lane_busy_ms`, `other_ms`).
+//! (`lane_busy_ms`, `other_ms`, ...). What a session is asked for is in
+//! [`crate::command`].
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 /// A line of the protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Line {
     /// The model is loaded.
     Ready(Ready),
+    /// A request begins.
+    Begin(Begin),
     /// The prompt is computed.
     Prefill(Prefill),
+    /// Experts were read for a token; comes before its `Progress`.
+    Load(Load),
     /// A token was generated.
     Progress(Progress),
-    /// The run came to its end.
-    Done(Done),
-    /// The run failed.
+    /// The request (in a one-shot run: the run) came to its end.
+    Done(Box<Done>),
+    /// The request was rejected, or the engine failed.
     Error(ErrorLine),
 }
 
@@ -32,6 +38,27 @@ pub struct Ready {
     pub n_ctx: u32,
     /// Experts per token.
     pub n_expert_used: u32,
+    /// How thinking is switched off: `template` (the chat template knows a switch), `prefill` (an empty
+    /// block of thoughts is put in front of the answer) or `none` (not at all).
+    #[serde(default)]
+    pub think_ctl: String,
+}
+
+/// `BMOE_BEGIN`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    /// The request's name, as it came; null in a one-shot run.
+    #[serde(default)]
+    pub id: Value,
+}
+
+/// `BMOE_LOAD`, only when something was read
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// MiB of expert weights read for the token.
+    pub mb: f64,
+    /// Time of the reads, as in [`Progress::io_ms`].
+    pub ms: f64,
 }
 
 /// `BMOE_PREFILL` (ours)
@@ -71,36 +98,63 @@ pub struct Progress {
     pub majflt: u64,
     /// CPU time of all threads.
     pub cpu_ms: f64,
-    /// Text of the token.
+    /// Share of the dense weights that is in memory; -1 = not measured.
+    #[serde(default = "unmeasured")]
+    pub dense_resident_frac: f64,
+    /// What came to the thoughts.
+    #[serde(default)]
+    pub delta_reasoning: String,
+    /// What came to the answer.
     pub delta_text: String,
+    /// 1 = the deltas are all of thoughts and answer so far and replace what was sent (a mark showed
+    /// that what had looked like the answer were thoughts).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reset: u8,
     /// Summed busy time of the read lanes.
     pub lane_busy_ms: f64,
     /// Residual of the step.
     pub other_ms: f64,
 }
 
+fn unmeasured() -> f64 {
+    -1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(n: &u8) -> bool {
+    *n == 0
+}
+
 /// `BMOE_DONE`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Done {
+    /// The request's name, as it came; null in a one-shot run.
+    pub id: Value,
+    /// The request was cancelled: the conversation is as it was before it.
+    pub cancelled: bool,
     /// Decode steps done.
     pub tokens: u32,
     /// Tokens over decode seconds.
     pub tok_s: f64,
     /// Seconds.
     pub prefill_s: f64,
-    /// Prompt tokens a second.
+    /// Computed prompt tokens a second.
     pub prefill_tps: f64,
     /// Seconds.
     pub load_s: f64,
     /// Cumulative, percent; -1 without a cache.
     pub cache_hit_pct: f64,
-    /// Prompt tokens.
+    /// Prompt tokens that were computed; those of a prefix that was kept are in `n_reused`.
     pub n_prompt: u32,
+    /// Tokens of the whole text, prompt and answer, at the end.
+    pub n_past: u32,
     /// Computing, seconds a token.
     pub compute_s_tok: f64,
     /// Blocked on reads, seconds a token.
     pub io_s_tok: f64,
+    /// Computation waited for reads although they overlap with it, seconds a token.
+    pub stall_s_tok: f64,
     /// Cache management, seconds a token.
     pub mgmt_s_tok: f64,
     /// CPU time, seconds a token.
@@ -115,6 +169,19 @@ pub struct Done {
     pub cache_budget_mib: f64,
     /// What one token touches, all layers.
     pub token_demand_mib: f64,
+    /// Why no more tokens came: `stop` (the model ended its text), `length` (as many as were asked for),
+    /// `context` (it is full) or `cancelled`.
+    pub finish: String,
+    /// Tokens whose state was kept from earlier requests.
+    pub n_reused: u32,
+    /// Tokens of earlier requests that had to go, because the text now continues differently.
+    pub n_removed: u32,
+    /// How the kept tokens were kept: `new` (there were none), `kept`, `checkpoint` (the state was
+    /// restored from a copy) or `prefilled` (nothing could be kept).
+    pub prefix: String,
+    /// SHA-256 of the request's logits, when they are hashed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logits_sha256: Option<String>,
     /// Residual, seconds a token.
     pub other_s_tok: f64,
     /// Seconds from process start to the first sampled token.
@@ -135,13 +202,18 @@ pub struct Done {
     pub peak_rss_mib: f64,
     /// Whether O_DIRECT was used, or why not.
     pub o_direct: String,
-    /// The generated text.
+    /// The model's thoughts.
+    pub reasoning: String,
+    /// The answer; without a chat template all of the generated text.
     pub text: String,
 }
 
 /// `BMOE_ERROR`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorLine {
+    /// The rejected request's name; null when it has none.
+    #[serde(default)]
+    pub id: Value,
     /// The engine ends.
     pub fatal: bool,
     /// One line.
@@ -160,7 +232,9 @@ impl std::fmt::Display for Line {
         }
         match self {
             Self::Ready(b) => put(f, "READY", b),
+            Self::Begin(b) => put(f, "BEGIN", b),
             Self::Prefill(b) => put(f, "PREFILL", b),
+            Self::Load(b) => put(f, "LOAD", b),
             Self::Progress(b) => put(f, "PROGRESS", b),
             Self::Done(b) => put(f, "DONE", b),
             Self::Error(b) => put(f, "ERROR", b),
@@ -179,9 +253,11 @@ impl Line {
         let (tag, json) = line.trim_end().strip_prefix("BMOE_")?.split_once(' ')?;
         match tag {
             "READY" => body(json).map(Self::Ready),
+            "BEGIN" => body(json).map(Self::Begin),
             "PREFILL" => body(json).map(Self::Prefill),
+            "LOAD" => body(json).map(Self::Load),
             "PROGRESS" => body(json).map(Self::Progress),
-            "DONE" => body(json).map(Self::Done),
+            "DONE" => body(json).map(|done| Self::Done(Box::new(done))),
             "ERROR" => body(json).map(Self::Error),
             _ => None,
         }
@@ -194,7 +270,11 @@ mod tests {
 
     #[test]
     fn lines_round_trip_and_others_are_passed_over() {
-        let line = Line::Error(ErrorLine { fatal: true, msg: "no \"such\"\nfile".into() });
+        let line = Line::Error(ErrorLine {
+            id: Value::Null,
+            fatal: true,
+            msg: "no \"such\"\nfile".into(),
+        });
         let text = line.to_string();
         assert!(text.starts_with("BMOE_ERROR {") && !text.contains('\n'), "{text}");
         assert_eq!(Line::parse(&text), Some(line));

@@ -201,13 +201,8 @@ impl<P: Policy> Cache<P> {
         }
         self.made_room.clear();
         let pool = self.pool(layer);
-        // An expert of the running event is missing only because there was no room for it.
         let Pool { budget, resident, .. } = self.pools[pool];
-        let crowded_out = self.last_use[key.index()] >= self.now;
-        if crowded_out
-            || (resident + entry_bytes > budget
-                && self.protected_bytes(pool) + entry_bytes > budget)
-        {
+        if resident + entry_bytes > budget && self.protected_bytes(pool) + entry_bytes > budget {
             self.counts.prefetch_refused += 1;
             return Admission::Refused;
         }
@@ -294,7 +289,9 @@ impl<P: Policy> Cache<P> {
             return speculative;
         };
         let experts = self.event.hits.iter().chain(&self.event.misses);
-        let resident = experts.filter(|expert| self.contains(self.sizes.key(layer, **expert)));
+        let resident = experts.filter(|expert| {
+            self.presence[self.sizes.key(layer, **expert).index()] == Presence::Resident
+        });
         speculative + resident.count() as u64 * self.sizes.layer_bytes(layer)
     }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use bmoe_cache::{Cache, EntrySizes, Key, PolicyKind};
+use bmoe_cache::{Cache, EntrySizes, Key, Lfru, Policy, PolicyKind};
 use proptest::prelude::*;
 
 /// What is known of an entry, all of it.
@@ -153,8 +153,8 @@ fn no_budget_keeps_nothing() {
 
 #[test]
 fn a_large_cache_finds_the_same_victims_as_the_rule() {
-    // More residents than vector lanes, and counts and ages whose ratios are close together.
-    let sizes = EntrySizes::new(&[1; 4], 64);
+    // Several blocks of residents, several evictions an event, and ratios of counts and ages close together.
+    let sizes = EntrySizes::new(&[1; 4], 128);
     let mut state = 1u64;
     let mut random = move |n: u64| {
         state =
@@ -162,11 +162,11 @@ fn a_large_cache_finds_the_same_victims_as_the_rule() {
         (state >> 33) % n
     };
     for kind in [PolicyKind::Lfru, PolicyKind::LfuAged, PolicyKind::Lfu] {
-        let mut cache = Cache::new(sizes.clone(), 70, kind.build(&sizes, 0));
+        let mut cache = Cache::new(sizes.clone(), 200, kind.build(&sizes, 0));
         let mut naive = Naive {
             kind,
             sizes: sizes.clone(),
-            share: 70,
+            share: 200,
             entries: BTreeMap::new(),
             tick: 0,
             token: 0,
@@ -174,9 +174,28 @@ fn a_large_cache_finds_the_same_victims_as_the_rule() {
             last_layer: usize::MAX,
         };
         for i in 0..2000 {
-            let experts: Vec<u16> = (0..6).map(|_| (random(8) * random(8)) as u16).collect();
+            let experts: Vec<u16> = (0..12).map(|_| (random(12) * random(11)) as u16).collect();
             let hits = naive.event(i % 4, &experts);
             assert_eq!(cache.event(i % 4, &experts).hits.len(), hits, "event {i} under {kind}");
         }
     }
+}
+
+#[test]
+fn lfru_gives_up_a_thousand_entries_in_the_order_of_its_rule() {
+    let mut policy = Lfru::new(1000);
+    let mut state = 5u64;
+    let mut entries: Vec<(Key, u64, u64)> = Vec::new();
+    for key in (0..1000).map(Key) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let touches = 1 + (state >> 33) % 40;
+        policy.begin_token();
+        policy.insert(key);
+        (1..touches).for_each(|_| policy.hit(key));
+        entries.push((key, touches, 1000 - u64::from(key.0)));
+    }
+    entries.sort_by(|(a, x, age_x), (b, y, age_y)| (x * age_y).cmp(&(y * age_x)).then(a.cmp(b)));
+    let order: Vec<Key> = entries.into_iter().map(|(key, ..)| key).collect();
+    let given_up: Vec<Key> = std::iter::from_fn(|| policy.evict(0, |_| false)).collect();
+    assert_eq!(given_up, order);
 }

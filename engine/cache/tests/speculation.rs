@@ -63,10 +63,14 @@ fn a_prefetch_takes_the_policys_victim_but_no_running_or_waiting_one() {
 }
 
 #[test]
-fn what_the_running_event_had_no_room_for_is_not_prefetched() {
+fn what_the_running_event_had_no_room_for_is_prefetched_when_there_is_some() {
     let mut cache = cache(PolicyKind::Lru, 20);
     assert_eq!(cache.event(0, &[0, 1, 2]).transient, [0]);
     assert_eq!(cache.prefetch(0, 0), Admission::Refused);
+    // With more room it is.
+    cache.set_budget(30);
+    assert_eq!(cache.prefetch(0, 0), Admission::Admitted { evicted: &[] });
+    assert_eq!(cache.event(0, &[0, 1]).prefetch_hits, [0]);
     // More than the whole budget.
     cache.set_budget(15);
     assert_eq!(cache.prefetch(1, 0), Admission::Refused);

@@ -1,7 +1,8 @@
 //! One stretch of anonymous memory for all slices.
 //!
 //! It is mapped once and asks for huge pages, which more than double O_DIRECT throughput. A fresh page
-//! costs several times the copy into it, so frames are reused, never given back to the system. Pages come
+//! costs several times the copy into it, so frames are reused, and memory goes back to the system only when
+//! the whole store becomes smaller. Pages come
 //! with the first read into them, on the lanes: bringing them in ahead would only move the time from
 //! there to loading, and a thread that does it beside the loader slows that down (both want the
 //! process's map of memory).
@@ -102,6 +103,20 @@ impl Arena {
         }
     }
 
+    /// Gives the memory from an offset on back to the system. It can be used again, and is then zero.
+    pub fn release(&mut self, from: u64) {
+        let from = (from as usize).next_multiple_of(rustix::param::page_size());
+        if from >= self.bytes {
+            return;
+        }
+        // SAFETY: the range is inside; `&mut self` and the store's rule that no frame is there leave no
+        // other user.
+        let _ = unsafe {
+            let start = self.base.add(from).as_ptr();
+            madvise(start.cast(), self.bytes - from, Advice::LinuxDontNeed)
+        };
+    }
+
     /// Overwrites a freed frame, so that a stale read gives absurd numbers instead of plausible ones.
     pub fn poison(&mut self, offset: u64, bytes: u64) {
         assert!(offset + bytes <= self.bytes());
@@ -131,5 +146,10 @@ mod tests {
         // SAFETY: inside the arena, nothing else uses it.
         let (moved, untouched) = unsafe { (*arena.at(8192 + 4095), *arena.at(4096)) };
         assert_eq!((moved, untouched), (POISON, 0));
+        arena.poison(12288, 8192);
+        arena.release(12289);
+        // SAFETY: as above.
+        let (kept, released) = unsafe { (*arena.at(12288), *arena.at(16384)) };
+        assert_eq!((kept, released), (POISON, 0));
     }
 }

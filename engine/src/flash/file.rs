@@ -1,6 +1,7 @@
 //! The model's files, opened for reading slices.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,7 +9,8 @@ use std::time::SystemTime;
 use bmoe_trace::record::DirectIo;
 use rustix::fs::{Advice, OFlags, fadvise};
 
-use super::layout::WINDOW_ALIGN;
+use super::fault::{Attempt, Fault, Faults};
+use super::probe::{self, Probe};
 
 /// One file of a model.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub struct SliceFile {
 pub struct SliceFiles {
     files: Vec<SliceFile>,
     direct: bool,
+    faults: Faults,
 }
 
 /// A file that can't be opened.
@@ -32,21 +35,21 @@ pub struct SliceFiles {
 #[error("cannot open {}: {source}", path.display())]
 pub struct OpenError {
     path: PathBuf,
-    source: std::io::Error,
+    source: io::Error,
 }
 
 impl SliceFiles {
     /// Opens the files, with O_DIRECT when `want_direct` and the file system really does it.
     ///
-    /// "Really" is tested on `probe`, an offset in the first file: some file systems accept O_DIRECT
-    /// when opening and then fail or return other bytes, so a block is read both ways and compared.
+    /// "Really" is tested at the `probes`: some file systems accept O_DIRECT when opening and then fail
+    /// or return other bytes, so some pieces are read both ways and compared.
     ///
     /// # Errors
     /// A file can't be opened even for buffered reads.
     pub fn open(
         paths: &[PathBuf],
         want_direct: bool,
-        probe: u64,
+        probes: &[Probe],
     ) -> Result<(Self, DirectIo), OpenError> {
         let buffered = Self::open_all(paths, OFlags::empty())?;
         for slice_file in &buffered.files {
@@ -56,13 +59,26 @@ impl SliceFiles {
         if !want_direct {
             return Ok((buffered, DirectIo::Off));
         }
-        match Self::open_all(paths, OFlags::DIRECT) {
-            Err(e) => Ok((buffered, unavailable(format!("opening with O_DIRECT: {}", e.source)))),
-            Ok(direct) => match direct.compare(&buffered, probe) {
-                Err(reason) => Ok((buffered, unavailable(reason))),
-                Ok(()) => Ok((Self { direct: true, ..direct }, DirectIo::Used)),
-            },
-        }
+        let direct = match Self::open_all(paths, OFlags::DIRECT) {
+            Ok(files) => Self { direct: true, ..files },
+            Err(e) => {
+                let reason = format!("opening with O_DIRECT: {}", e.source);
+                return Ok((buffered, DirectIo::Unavailable { reason }));
+            }
+        };
+        let read_direct = |file: usize, part: &mut [u8], at| direct.file(file).read_at(part, at);
+        let read_buffered =
+            |file: usize, part: &mut [u8], at| buffered.file(file).read_at(part, at);
+        Ok(match probe::compare(probes, read_direct, read_buffered) {
+            Ok(()) => (direct, DirectIo::Used),
+            Err(reason) => (buffered, DirectIo::Unavailable { reason }),
+        })
+    }
+
+    /// The same files with faults on the way (for tests).
+    #[must_use]
+    pub fn with_faults(self, faults: Faults) -> Self {
+        Self { faults, ..self }
     }
 
     fn open_all(paths: &[PathBuf], flags: OFlags) -> Result<Self, OpenError> {
@@ -78,31 +94,7 @@ impl SliceFiles {
                 Ok(SliceFile { path: path.clone(), file, state })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { files, direct: false })
-    }
-
-    /// Reads the block at `probe` both ways; `Err` says what is wrong with the direct one.
-    fn compare(&self, buffered: &Self, probe: u64) -> Result<(), String> {
-        const BLOCK: usize = WINDOW_ALIGN as usize;
-        let start = probe / WINDOW_ALIGN * WINDOW_ALIGN;
-        let mut space = vec![0u8; 2 * BLOCK];
-        let shift = space.as_ptr().align_offset(BLOCK);
-        let block = &mut space[shift..shift + BLOCK];
-        let got = self.files[0]
-            .file
-            .read_at(block, start)
-            .map_err(|e| format!("reading with O_DIRECT: {e}"))?;
-        let mut expected = vec![0u8; BLOCK];
-        let wanted = buffered.files[0]
-            .file
-            .read_at(&mut expected, start)
-            .map_err(|e| format!("reading the probe block: {e}"))?;
-        if got != wanted || block[..got] != expected[..wanted] {
-            return Err(format!(
-                "O_DIRECT returned other bytes than a buffered read at offset {start}"
-            ));
-        }
-        Ok(())
+        Ok(Self { files, direct: false, faults: Faults::default() })
     }
 
     /// Whether reads must be whole aligned blocks.
@@ -128,15 +120,40 @@ impl SliceFiles {
     pub(super) fn file(&self, file: usize) -> &File {
         &self.files[file].file
     }
+
+    /// The open files.
+    pub(super) fn all(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().map(|f| &f.file)
+    }
+
+    /// The fault that an attempt meets.
+    pub(super) fn fault(&self, file: usize, offset: u64, bytes: usize) -> Option<Fault> {
+        self.faults.of(Attempt { file, offset, bytes })
+    }
+
+    /// One attempt to fill `part`.
+    pub(super) fn read_at(&self, file: usize, part: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self.fault(file, offset, part.len()) {
+            None => self.file(file).read_at(part, offset),
+            Some(Fault::Short(bytes)) => {
+                let bytes = part.len().min(bytes);
+                self.file(file).read_at(&mut part[..bytes], offset)
+            }
+            Some(Fault::Error(number)) => Err(io::Error::from_raw_os_error(number)),
+        }
+    }
+
+    /// Lets the system forget what it has cached of the files.
+    pub(super) fn drop_cached(&self) {
+        for file in self.all() {
+            let _ = fadvise(file, 0, None, Advice::DontNeed);
+        }
+    }
 }
 
 fn state(file: &File) -> Option<(u64, SystemTime)> {
     let metadata = file.metadata().ok()?;
     Some((metadata.len(), metadata.modified().ok()?))
-}
-
-fn unavailable(reason: String) -> DirectIo {
-    DirectIo::Unavailable { reason }
 }
 
 #[cfg(test)]
@@ -148,18 +165,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("m.gguf");
         std::fs::write(&path, vec![7; 10_000]).unwrap();
-        let (files, how) = SliceFiles::open(std::slice::from_ref(&path), false, 0).unwrap();
+        let (files, how) = SliceFiles::open(std::slice::from_ref(&path), false, &[]).unwrap();
         assert_eq!((files.direct(), how), (false, DirectIo::Off));
 
         let gone = dir.path().join("gone.gguf");
-        let error = SliceFiles::open(&[path, gone], true, 0).unwrap_err().to_string();
+        let error = SliceFiles::open(&[path, gone], true, &[]).unwrap_err().to_string();
         assert!(error.contains("gone.gguf"), "{error}");
     }
 
     #[test]
     fn a_file_system_without_direct_reads_is_found_out() {
         // /proc files refuse O_DIRECT at open on every kernel.
-        let (files, how) = SliceFiles::open(&["/proc/self/status".into()], true, 0).unwrap();
+        let (files, how) = SliceFiles::open(&["/proc/self/status".into()], true, &[]).unwrap();
         assert!(!files.direct());
         assert!(matches!(how, DirectIo::Unavailable { reason } if reason.contains("O_DIRECT")));
     }

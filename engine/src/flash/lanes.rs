@@ -2,21 +2,24 @@
 //!
 //! When reads overlap with computation every lane is a thread of its own. When they don't, compute threads
 //! have nothing to do while the graph waits for flash, so they are the first lanes: the one that asks
-//! ([`Lanes::complete`]) and those that wait for it ([`Lanes::help_until`]); threads of our own are
+//! ([`Lanes::help_with_demand`]) and those that wait for it ([`Lanes::help_until`]); threads of our own are
 //! started only for lanes beyond them.
+//!
+//! With io_uring the lanes are slots of a ring that one thread serves (`uring`); compute threads only wait.
 #![expect(unsafe_code, reason = "reads go straight into raw memory of the arena")]
 
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use bmoe_trace::config::IoEngine;
+use bmoe_trace::record::IoEngineUsed;
+
 use super::file::SliceFiles;
-use super::layout::WINDOW_ALIGN;
 use super::queue::{QueuedRead, ReadError, ReadQueue, SliceRead};
-use super::window::read_window;
+use super::window::{Window, read_window};
 
 /// Most lanes that make sense on one flash device.
 pub const MAX_LANES: u32 = 8;
@@ -26,18 +29,21 @@ pub const MAX_LANES: u32 = 8;
 pub struct LaneOptions {
     /// Reads in flight at once.
     pub lanes: u32,
-    /// Compute threads that read while they wait; they are the first lanes.
+    /// Compute threads that read while they wait; they are the first lanes (`pread` only).
     pub helpers: u32,
+    /// How reads are handed to the kernel. Without io_uring the lanes are threads that use `pread`.
+    pub engine: IoEngine,
     /// Slices are numbered from 0 to here.
     pub slices: usize,
     /// Keep a record of every read.
     pub record: bool,
 }
 
+/// What the lanes and those who wait for them share.
 #[derive(Debug)]
-struct Shared {
-    files: SliceFiles,
-    queue: ReadQueue,
+pub(super) struct Shared {
+    pub(super) files: SliceFiles,
+    pub(super) queue: ReadQueue,
 }
 
 /// The lanes of one model.
@@ -45,7 +51,9 @@ struct Shared {
 pub struct Lanes {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    count: usize,
+    /// The first so many compute threads read while they wait.
+    readers: usize,
+    engine: IoEngineUsed,
 }
 
 impl Lanes {
@@ -55,8 +63,23 @@ impl Lanes {
     /// A thread can't be started.
     pub fn new(files: SliceFiles, options: LaneOptions) -> io::Result<Self> {
         let queue = ReadQueue::new(options.slices, options.record);
-        let shared = Arc::new(Shared { files, queue });
-        let mut this = Self { shared, threads: Vec::new(), count: options.lanes as usize };
+        let mut this = Self {
+            shared: Arc::new(Shared { files, queue }),
+            threads: Vec::new(),
+            readers: 0,
+            engine: IoEngineUsed::Pread,
+        };
+        if options.engine == IoEngine::Uring {
+            match start_uring(&this.shared, options.lanes) {
+                Ok(thread) => {
+                    this.threads.push(thread);
+                    this.engine = IoEngineUsed::Uring;
+                    return Ok(this);
+                }
+                Err(reason) => this.engine = IoEngineUsed::UringUnavailable { reason },
+            }
+        }
+        this.readers = options.helpers.min(options.lanes) as usize;
         for lane in options.helpers..options.lanes {
             let shared = Arc::clone(&this.shared);
             let thread = std::thread::Builder::new()
@@ -65,6 +88,12 @@ impl Lanes {
             this.threads.push(thread);
         }
         Ok(this)
+    }
+
+    /// What hands the reads to the kernel.
+    #[must_use]
+    pub fn engine(&self) -> &IoEngineUsed {
+        &self.engine
     }
 
     /// Hands reads to the lanes, in this order, and returns at once.
@@ -76,10 +105,12 @@ impl Lanes {
         self.shared.queue.submit(reads);
     }
 
-    /// Reads on the calling thread, which is lane 0, until nothing that layers need waits for a lane. Reads
-    /// that other lanes have begun may still run.
+    /// Reads on the calling thread, which is lane 0 where compute threads read, until nothing that layers need
+    /// waits for a lane. Reads that other lanes have begun may still run.
     pub fn help_with_demand(&self) {
-        while let Some(read) = self.shared.queue.try_next_demand() {
+        while self.readers > 0
+            && let Some(read) = self.shared.queue.try_next_demand()
+        {
             self.shared.carry_out(read, 0);
         }
     }
@@ -87,7 +118,8 @@ impl Lanes {
     /// Blocks until no read is waiting or running, reading on the calling thread too.
     pub fn drain(&self) {
         let help = |read| self.shared.carry_out(read, 0);
-        self.shared.queue.wait_idle(&help);
+        let help: &dyn Fn(QueuedRead) = &help;
+        self.shared.queue.wait_idle((self.readers > 0).then_some(help));
     }
 
     /// Waits on compute thread `thread` until `turns` reaches `turn`, and reads in the meantime if the
@@ -96,7 +128,7 @@ impl Lanes {
         let help = |read| self.shared.carry_out(read, thread);
         let help: &dyn Fn(QueuedRead) = &help;
         let over = || turns.load(Ordering::SeqCst) >= turn;
-        self.shared.queue.wait_until(over, (thread < self.count).then_some(help));
+        self.shared.queue.wait_until(over, (thread < self.readers).then_some(help));
     }
 
     /// Ends a turn: what the other compute threads wait for has come.
@@ -136,8 +168,31 @@ impl Shared {
 
     fn carry_out(&self, queued: QueuedRead, lane: usize) {
         let started = Instant::now();
-        let read = queued.read;
-        let result = self.read_slice(read).map_err(|e| ReadError {
+        let result = self.read_slice(&queued.read);
+        self.finish(queued, lane, started, result);
+    }
+
+    /// Reads one slice; returns the bytes transferred.
+    fn read_slice(&self, read: &SliceRead) -> io::Result<u64> {
+        let window = Window::of(read, self.files.direct());
+        // SAFETY: `Lanes::submit`'s caller promised memory for the aligned window that this read alone uses;
+        // anonymous memory is initialised.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(window.base, window.bytes) };
+        read_window(buffer, window.needed, window.align, |part, done| {
+            self.files.read_at(read.file, part, window.offset + done as u64)
+        })
+    }
+
+    /// A lane is done with a read.
+    pub(super) fn finish(
+        &self,
+        queued: QueuedRead,
+        lane: usize,
+        started: Instant,
+        result: io::Result<u64>,
+    ) {
+        let read = &queued.read;
+        let result = result.map_err(|e| ReadError {
             path: self.files.path(read.file).to_owned(),
             offset: read.offset,
             bytes: read.bytes,
@@ -145,31 +200,14 @@ impl Shared {
         });
         self.queue.finish(queued, lane, started, result);
     }
+}
 
-    /// Reads one slice; returns the bytes transferred.
-    fn read_slice(&self, read: SliceRead) -> io::Result<u64> {
-        let lead = read.offset % WINDOW_ALIGN;
-        let file = self.files.file(read.file);
-        let needed = (lead + read.bytes) as usize;
-        if self.files.direct() {
-            let window = (needed as u64).next_multiple_of(WINDOW_ALIGN) as usize;
-            // SAFETY: `Lanes::submit`'s caller promised memory for the aligned window that this read
-            // alone uses; anonymous memory is initialised.
-            let buffer = unsafe { std::slice::from_raw_parts_mut(read.frame, window) };
-            read_window(buffer, needed, WINDOW_ALIGN as usize, |part, done| {
-                file.read_at(part, read.offset - lead + done as u64)
-            })
-        } else {
-            // SAFETY: as above; the slice lies within the window.
-            let buffer = unsafe {
-                std::slice::from_raw_parts_mut(read.frame.add(lead as usize), read.bytes as usize)
-            };
-            let needed = buffer.len();
-            read_window(buffer, needed, 1, |part, done| {
-                file.read_at(part, read.offset + done as u64)
-            })
-        }
-    }
+#[cfg(target_os = "linux")]
+use super::uring::start as start_uring;
+
+#[cfg(not(target_os = "linux"))]
+fn start_uring(_: &Arc<Shared>, _: u32) -> Result<JoinHandle<()>, String> {
+    Err("only builds for Linux (not Android, which forbids it to programs) have it".into())
 }
 
 #[cfg(test)]
@@ -178,16 +216,17 @@ mod tests {
 
     use super::*;
     use crate::flash::arena::Arena;
+    use crate::flash::layout::WINDOW_ALIGN;
     use crate::flash::queue::SliceState;
 
-    fn check(want_direct: bool, lanes: u32) {
+    fn check(want_direct: bool, lanes: u32, engine: IoEngine) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("slices");
         let content: Vec<u8> = (0..100_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
         std::fs::write(&path, &content).unwrap();
-        let (files, how) = SliceFiles::open(&[path], want_direct, 4096).unwrap();
-        eprintln!("reads: {how:?}, {lanes} lanes");
-        let options = LaneOptions { lanes, helpers: 1, slices: 16, record: true };
+        let (files, how) = SliceFiles::open(&[path], want_direct, &[]).unwrap();
+        eprintln!("reads: {how:?}, {lanes} lanes, {engine}");
+        let options = LaneOptions { lanes, helpers: 1, engine, slices: 16, record: true };
         let lanes = Lanes::new(files, options).unwrap();
         let arena = Arena::new(16 * 16384).unwrap();
         // The last slice ends with the file, in the middle of a block.
@@ -237,8 +276,10 @@ mod tests {
     #[test]
     fn slices_arrive_whole_on_every_path() {
         for lanes in [1, 4] {
-            check(true, lanes);
-            check(false, lanes);
+            for engine in [IoEngine::Pread, IoEngine::Uring] {
+                check(true, lanes, engine);
+                check(false, lanes, engine);
+            }
         }
     }
 
@@ -247,9 +288,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("slices");
         std::fs::write(&path, vec![9; 1 << 20]).unwrap();
-        let (files, _) = SliceFiles::open(&[path], false, 0).unwrap();
+        let (files, _) = SliceFiles::open(&[path], false, &[]).unwrap();
         // Three lanes, all of them compute threads, and a compute thread that is none.
-        let options = LaneOptions { lanes: 3, helpers: 3, slices: 4, record: false };
+        let engine = IoEngine::Pread;
+        let options = LaneOptions { lanes: 3, helpers: 3, engine, slices: 4, record: false };
         let lanes = Lanes::new(files, options).unwrap();
         assert!(lanes.threads.is_empty());
         let arena = Arena::new(1 << 20).unwrap();

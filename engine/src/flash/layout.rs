@@ -127,6 +127,12 @@ impl ExpertLayout {
         let largest = self.layers.iter().map(LayerLayout::expert_bytes).max().unwrap_or(0);
         largest * u64::from(top_k)
     }
+
+    /// One token's top-k of every layer: the working set of a decode step.
+    #[must_use]
+    pub fn token_demand_bytes(&self, top_k: u32) -> u64 {
+        self.layers.iter().map(|l| l.expert_bytes() * u64::from(top_k)).sum()
+    }
 }
 
 #[cfg(test)]

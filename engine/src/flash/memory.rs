@@ -11,6 +11,8 @@ pub struct MemoryPlan {
     /// Everything else: frames of the experts being used now, alignment, and the frames that stay
     /// unused because sizes differ.
     pub event_room_bytes: u64,
+    /// Experts per token that it was made for.
+    pub top_k: u32,
 }
 
 impl MemoryPlan {
@@ -36,7 +38,19 @@ impl MemoryPlan {
         let arena_bytes = with_windows.max(budget_bytes)
             + top_k_frames
             + Regions::slack_bytes(&frame_sizes(layout));
-        Self { budget_bytes, event_room_bytes: arena_bytes - budget_bytes }
+        Self { budget_bytes, event_room_bytes: arena_bytes - budget_bytes, top_k }
+    }
+
+    /// The largest plan, in whole MiB of budget, that takes no more than `total_bytes` in all.
+    #[must_use]
+    pub fn within(layout: &ExpertLayout, total_bytes: u64, top_k: u32) -> Self {
+        // The event room grows with the budget, so that of a larger budget is enough.
+        let room = Self::new(layout, total_bytes, top_k).event_room_bytes;
+        let budget_bytes = total_bytes.saturating_sub(room);
+        if budget_bytes >= layout.total_bytes() {
+            return Self::new(layout, budget_bytes, top_k);
+        }
+        Self::new(layout, budget_bytes >> 20 << 20, top_k)
     }
 
     /// All memory for experts.

@@ -5,9 +5,11 @@
 //! that waits sleeps: if it spun, like at ggml's barriers, it would hold the core that a lane needs.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bmoe_trace::record::ReadPurpose;
@@ -72,10 +74,10 @@ pub struct ReadStats {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("reading {bytes} bytes at offset {offset} of {} failed: {message}", path.display())]
 pub struct ReadError {
-    pub(super) path: PathBuf,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) message: String,
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) message: String,
 }
 
 /// One finished read, when reads are recorded.
@@ -103,6 +105,17 @@ pub struct QueuedRead {
     queued: Instant,
 }
 
+/// What a thread finds that must not sleep here because it waits for the kernel, too.
+#[derive(Debug)]
+pub(super) enum Polled {
+    /// A read for it.
+    Read(QueuedRead),
+    /// Nothing now; the next read will write to the waker.
+    Empty,
+    /// Nothing any more.
+    Closed,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     demand: VecDeque<QueuedRead>,
@@ -112,6 +125,8 @@ struct Inner {
     error: Option<ReadError>,
     completed: Vec<CompletedRead>,
     idle_lanes: usize,
+    /// Someone was told [`Polled::Empty`] and has not been woken since.
+    waker_armed: bool,
     closing: bool,
 }
 
@@ -127,6 +142,8 @@ pub struct ReadQueue {
     inner: Mutex<Inner>,
     /// Wakes lanes.
     work: Condvar,
+    /// An event descriptor that wakes a thread that [polls](Self::poll).
+    waker: OnceLock<File>,
     /// Wakes everyone else.
     waiters: Condvar,
     /// Threads that sleep at `waiters`, or are about to.
@@ -144,6 +161,7 @@ impl ReadQueue {
         Self {
             inner: Mutex::default(),
             work: Condvar::new(),
+            waker: OnceLock::new(),
             waiters: Condvar::new(),
             sleepers: AtomicUsize::new(0),
             outstanding: AtomicUsize::new(0),
@@ -187,9 +205,13 @@ impl ReadQueue {
             queue.push_back(QueuedRead { read, queued });
         }
         let wake = reads.len().min(inner.idle_lanes);
+        let armed = std::mem::take(&mut inner.waker_armed);
         drop(inner);
         for _ in 0..wake {
             self.work.notify_one();
+        }
+        if armed {
+            self.ring();
         }
         self.wake();
     }
@@ -230,6 +252,31 @@ impl ReadQueue {
             inner.idle_lanes += 1;
             inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
             inner.idle_lanes -= 1;
+        }
+    }
+
+    /// Sets the descriptor that wakes the thread that polls; there is one such thread at most.
+    pub(super) fn set_waker(&self, waker: File) {
+        self.waker.set(waker).expect("one thread polls a queue");
+    }
+
+    /// The next read for a thread that waits at the waker.
+    pub(super) fn poll(&self) -> Polled {
+        let mut inner = self.lock();
+        match inner.pop() {
+            Some(read) => Polled::Read(read),
+            None if inner.closing => Polled::Closed,
+            None => {
+                inner.waker_armed = true;
+                Polled::Empty
+            }
+        }
+    }
+
+    fn ring(&self) {
+        if let Some(mut waker) = self.waker.get() {
+            // It holds a counter that one write can't overflow, so this neither blocks nor fails.
+            let _ = waker.write(&1u64.to_ne_bytes());
         }
     }
 
@@ -330,9 +377,9 @@ impl ReadQueue {
         self.state(slice) == SliceState::Ready
     }
 
-    /// Waits until no read is waiting or running, and helps with those that wait.
-    pub fn wait_idle(&self, help: &dyn Fn(QueuedRead)) {
-        self.wait_until(|| self.outstanding.load(Ordering::SeqCst) == 0, Some(help));
+    /// Waits until no read is waiting or running, reading in the meantime when there is a `help`.
+    pub fn wait_idle(&self, help: Option<&dyn Fn(QueuedRead)>) {
+        self.wait_until(|| self.outstanding.load(Ordering::SeqCst) == 0, help);
     }
 
     /// The first error since the last call.
@@ -361,5 +408,6 @@ impl ReadQueue {
     pub fn close(&self) {
         self.lock().closing = true;
         self.work.notify_all();
+        self.ring();
     }
 }

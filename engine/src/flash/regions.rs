@@ -51,6 +51,8 @@ enum Side {
 #[derive(Debug, Clone)]
 pub struct Regions {
     regions: Vec<Region>,
+    /// All positions are multiples of this, so frames of whole blocks stay aligned to blocks.
+    unit: u64,
     capacity: u64,
     /// Offset and region of each frame; `None` = the id is not in use.
     frames: Vec<Option<(u64, u32)>>,
@@ -68,7 +70,6 @@ impl Regions {
         sizes.sort_unstable();
         sizes.retain(|s| *s > 0);
         let expected_bytes = sizes.iter().sum::<u64>().max(1);
-        // All positions are multiples of this, so frames of whole blocks stay aligned to blocks.
         let unit = sizes.iter().copied().fold(0, gcd).max(1);
         let capacity = capacity / unit * unit;
         let mut before = 0u64;
@@ -85,7 +86,7 @@ impl Regions {
                 }
             })
             .collect();
-        Self { regions, capacity, frames: Vec::new(), unused_ids: Vec::new(), live_bytes: 0 }
+        Self { regions, unit, capacity, frames: Vec::new(), unused_ids: Vec::new(), live_bytes: 0 }
     }
 
     /// Capacity beyond the live frames that makes every allocation possible: one frame of each size,
@@ -96,6 +97,44 @@ impl Regions {
         sizes.sort_unstable();
         sizes.dedup();
         sizes.iter().sum::<u64>() + sizes.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes from the beginning within which all frames are.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Changes the capacity. When it shrinks, frames move together; moves are appended to `moves`.
+    ///
+    /// # Panics
+    /// If the live frames and [`Self::slack_bytes`] are more than the new capacity.
+    pub fn set_capacity(&mut self, capacity: u64, moves: &mut Vec<Move>) {
+        let capacity = capacity / self.unit * self.unit;
+        if capacity < self.capacity {
+            for r in 0..self.regions.len() {
+                self.pack_left(r, moves);
+            }
+            let end = self.regions.last().map_or(0, Region::end);
+            assert!(end <= capacity, "frames up to {end} in a capacity of {capacity}");
+        }
+        self.capacity = capacity;
+    }
+
+    /// Moves a region's frames together and towards the region before, as far as whole frames go.
+    fn pack_left(&mut self, r: usize, moves: &mut Vec<Move>) {
+        while self.regions[r].free > 0 {
+            self.drop_edge(r, Side::Left, moves);
+        }
+        if self.regions[r].frames.is_empty() {
+            self.regions[r].start -= self.gap(r, Side::Left);
+            return;
+        }
+        while self.gap(r, Side::Left) >= self.regions[r].frame_bytes {
+            self.push(r, Side::Left);
+            self.regions[r].free += 1;
+            self.drop_edge(r, Side::Left, moves);
+        }
     }
 
     /// Bytes of all frames in use.
@@ -289,16 +328,26 @@ mod tests {
         fn frames_keep_their_bytes_and_room_is_always_found(
             sizes in prop::collection::vec(1u64..12, 1..5),
             budget in 1u64..200,
-            steps in prop::collection::vec((any::<bool>(), any::<u16>(), 1u32..1_000_000), 1..300),
+            steps in prop::collection::vec((0u8..9, any::<u16>(), 1u32..1_000_000), 1..300),
         ) {
-            let capacity = budget + Regions::slack_bytes(&sizes);
+            let slack = Regions::slack_bytes(&sizes);
+            let capacity = budget + slack;
+            let mut budget = budget;
             let mut regions = Regions::new(&sizes, capacity);
             let mut memory = vec![0u32; capacity as usize];
             let mut live: Vec<(FrameId, u64, u32)> = Vec::new();
             let mut moves = Vec::new();
-            for (allocate, pick, mark) in steps {
+            for (what, pick, mark) in steps {
                 let size = sizes[pick as usize % sizes.len()];
-                if allocate && regions.live_bytes() + size <= budget {
+                if what == 8 {
+                    // Anything from what is in use to the whole memory.
+                    let room = capacity - slack - regions.live_bytes();
+                    budget = regions.live_bytes() + u64::from(pick) % (room + 1);
+                    regions.set_capacity(budget + slack, &mut moves);
+                    apply(&mut memory, &mut moves);
+                    // What is behind the capacity is gone.
+                    memory[regions.capacity() as usize..].fill(0);
+                } else if what < 5 && regions.live_bytes() + size <= budget {
                     let frame = regions.allocate(size, &mut moves);
                     apply(&mut memory, &mut moves);
                     prop_assert!(frame.is_some(), "no room for {} at {} of {}",

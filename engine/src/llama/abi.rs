@@ -1,7 +1,7 @@
 //! Declarations of `ggml-backend-impl.h`, which the bindings leave out because it is internal.
 //!
 //! ggml calls these through pointers that we fill in, so their order and number must be those of the
-//! pinned llama.cpp. A test of [`super::expert_buffer`] makes ggml itself go through the ones that are
+//! pinned llama.cpp. A test of [`super::hidden_buffer`] makes ggml itself go through the ones that are
 //! used, and an allocation fails when the buffer that ggml hands back is not laid out as declared here.
 
 use std::ffi::{c_char, c_void};

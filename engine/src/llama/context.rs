@@ -1,8 +1,8 @@
 //! A context: decoding and logits.
 
 use std::ffi::c_void;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 use super::hook::Hook;
 use super::model::Model;
@@ -23,25 +23,26 @@ pub struct ContextParams {
 }
 
 /// A context on a model. Its graph runs through the hook.
-pub struct Context<'m> {
-    context: NonNull<sys::llama_context>,
+pub struct Context {
+    pub(super) context: NonNull<sys::llama_context>,
     hook: Box<Hook>,
     n_vocab: usize,
     threads: u32,
-    model: PhantomData<&'m Model>,
+    /// Freed behind the context, which `drop` frees.
+    model: Rc<Model>,
 }
 
-impl<'m> Context<'m> {
+impl Context {
     /// Makes a context.
     ///
     /// # Errors
     /// llama.cpp can't make it (most often: not enough memory).
     pub fn new(
-        model: &'m Model,
+        model: Rc<Model>,
         params: ContextParams,
         mut hook: Box<Hook>,
     ) -> Result<Self, EngineError> {
-        hook.attach(model, params.threads);
+        hook.attach(&model, params.threads);
         // SAFETY: a plain call.
         let mut c = unsafe { sys::llama_context_default_params() };
         c.n_ctx = params.ctx_tokens;
@@ -65,13 +66,13 @@ impl<'m> Context<'m> {
                 format!("no context of {} tokens could be made", params.ctx_tokens)
             }))
         })?;
-        Ok(Self {
-            context,
-            hook,
-            n_vocab: model.n_vocab(),
-            threads: params.threads,
-            model: PhantomData,
-        })
+        Ok(Self { context, hook, n_vocab: model.n_vocab(), threads: params.threads, model })
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
     /// The hook.
@@ -89,7 +90,9 @@ impl<'m> Context<'m> {
     /// of the last one.
     ///
     /// # Errors
-    /// A read failed, the graph was not understood, the run was interrupted, or llama.cpp failed.
+    /// A read failed, the graph was not understood, the run was interrupted, or llama.cpp failed. After
+    /// [`EngineError::Cancelled`] the context can be used again, but what it remembers of these tokens is
+    /// undefined: see [`Self::forget_from`] and [`Self::restore`].
     pub fn decode(
         &mut self,
         tokens: &[i32],
@@ -119,6 +122,9 @@ impl<'m> Context<'m> {
         let status = unsafe { sys::llama_decode(self.context.as_ptr(), batch) };
         self.hook.end_batch();
         if let Some(error) = self.hook.take_failure() {
+            if matches!(error, EngineError::Cancelled) {
+                self.hook.abandon();
+            }
             return Err(error);
         }
         if status != 0 {
@@ -144,9 +150,9 @@ impl<'m> Context<'m> {
     }
 }
 
-impl Drop for Context<'_> {
+impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: made once, freed once.
+        // SAFETY: made once, freed once; the model is still there.
         unsafe { sys::llama_free(self.context.as_ptr()) };
     }
 }

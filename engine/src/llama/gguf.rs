@@ -29,12 +29,27 @@ pub struct ModelInfo {
     pub file_bytes: u64,
     /// Bytes of tensor data outside the routed experts and outside prediction layers.
     pub dense_bytes: u64,
-    /// Tensors outside the routed experts and outside prediction layers.
-    pub dense_tensors: u64,
+    /// Tensors outside the routed experts. Of prediction layers llama.cpp loads a few.
+    pub dense: Vec<DenseTensor>,
     /// Bytes before the tensor data, all files together.
     pub header_bytes: u64,
+    /// `tokenizer.chat_template`: how a conversation is written for the model.
+    pub chat_template: Option<String>,
     /// The routed experts; no layers when there are none.
     pub experts: ExpertLayout,
+}
+
+/// A tensor outside the routed experts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DenseTensor {
+    /// Its name in the file.
+    pub name: String,
+    /// Index into [`ModelInfo::files`].
+    pub file: usize,
+    /// Where it starts in that file.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// One file's header.
@@ -183,8 +198,9 @@ impl ModelInfo {
             n_expert_used: n_expert_used as u32,
             file_bytes: 0,
             dense_bytes: 0,
-            dense_tensors: 0,
+            dense: Vec::new(),
             header_bytes: 0,
+            chat_template: main.text(c"tokenizer.chat_template"),
             experts: ExpertLayout {
                 files: files.clone(),
                 n_expert: n_expert as u32,
@@ -227,16 +243,22 @@ impl ModelInfo {
                     file_bytes,
                 });
             }
-            if layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer) {
-                continue;
-            }
+            let predicts = Self::layer_of(&tensor.name).is_some_and(|layer| layer >= self.n_layer);
             match Projection::parse(&tensor.name) {
+                Some(_) if predicts => {}
                 Some((layer, projection)) if self.n_expert > 0 => {
                     self.add_expert_tensor(file, path, layer, projection, tensor)?;
                 }
                 _ => {
-                    self.dense_bytes += tensor.bytes;
-                    self.dense_tensors += 1;
+                    if !predicts {
+                        self.dense_bytes += tensor.bytes;
+                    }
+                    self.dense.push(DenseTensor {
+                        name: tensor.name,
+                        file,
+                        offset: tensor.offset,
+                        bytes: tensor.bytes,
+                    });
                 }
             }
         }
@@ -275,12 +297,17 @@ impl ModelInfo {
         Ok(())
     }
 
+    /// The layer that a tensor's name gives, `blk.<layer>.…`.
+    pub(super) fn layer_of(tensor_name: &str) -> Option<u32> {
+        tensor_name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+    }
+
     /// What buffered reads of the loader may transfer beyond headers and dense weights: a stdio block
     /// at either end of every tensor and header.
     #[must_use]
     pub fn stdio_slack_bytes(&self) -> u64 {
         const STDIO_BLOCK_BYTES: u64 = 4096;
-        2 * STDIO_BLOCK_BYTES * (self.dense_tensors + 2 * self.files.len() as u64)
+        2 * STDIO_BLOCK_BYTES * (self.dense.len() as u64 + 2 * self.files.len() as u64)
     }
 
     /// Checks that the experts can be streamed.
@@ -328,11 +355,6 @@ impl ModelInfo {
         }
         Ok(())
     }
-}
-
-/// The layer that a tensor's name gives, `blk.<layer>.…`.
-fn layer_of(tensor_name: &str) -> Option<u32> {
-    tensor_name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
 /// All files of a split model, from the path of any one of them.

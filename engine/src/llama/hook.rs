@@ -60,32 +60,33 @@ pub struct HookOptions {
     pub compute_trace: ComputeTrace,
     /// Largest micro-batch.
     pub ubatch_tokens: u32,
-    /// Holds the number of the signal that asks the run to stop, 0 while there is none.
+    /// Holds the number of the signal that asks the run to stop, or [`CANCEL`](crate::error::CANCEL), 0
+    /// while there is neither.
     pub stop: Arc<AtomicUsize>,
 }
 
 impl Hook {
-    /// A hook for a model. `store` is there in `stream` mode.
+    /// A hook for a model, which streams once it has a store.
     #[must_use]
-    pub fn new(info: &ModelInfo, store: Option<ExpertStore>, options: HookOptions) -> Box<Self> {
+    pub fn new(info: &ModelInfo, options: HookOptions) -> Box<Self> {
         let HookOptions { record, ahead, scores, compute_trace, ubatch_tokens, stop } = options;
         let layers = info.experts.layers.len();
-        let lanes = store.as_ref().map(|s| Arc::clone(s.lanes()));
-        let overlap = store.as_ref().is_some_and(ExpertStore::overlaps);
         let main = Main {
-            store,
+            store: None,
             n_expert: info.n_expert as usize,
             record,
             records: Vec::new(),
             pending: None,
             weight_nodes: vec![std::ptr::null(); layers],
             order: vec![Vec::new(); layers],
+            other_routing: false,
             ids_nodes: vec![std::ptr::null(); layers],
             routers: vec![Router::UNKNOWN; layers],
             predictor: Predictor::default(),
             ahead,
             experts: Vec::new(),
             batch: Batch {
+                turn: 0,
                 phase: Phase::Prefill,
                 ubatch_tokens,
                 tokens: 0,
@@ -104,8 +105,8 @@ impl Hook {
                 main: UnsafeCell::new(main),
                 work: UnsafeCell::new(Work::new(info.n_expert as usize)),
                 workers: Vec::new(),
-                lanes,
-                overlap,
+                lanes: None,
+                overlap: false,
                 read_failed: AtomicBool::new(false),
                 turns: AtomicUsize::new(0),
                 activations: Activations::new(),
@@ -122,6 +123,13 @@ impl Hook {
             buffers: Vec::new(),
             threads: 1,
         })
+    }
+
+    /// Streams the experts from a store. To be called before anything is computed.
+    pub fn set_store(&mut self, store: ExpertStore) {
+        self.shared.lanes = Some(Arc::clone(store.lanes()));
+        self.shared.overlap = store.overlaps();
+        self.main().store = Some(store);
     }
 
     /// Prepares the operations for a model's tensors.
@@ -180,6 +188,11 @@ impl Hook {
         (stats, main.clock.take_compute_ns().saturating_sub(stall_ns))
     }
 
+    /// The store, in `stream` mode, to change it between two micro-batches.
+    pub fn store_mut(&mut self) -> Option<&mut ExpertStore> {
+        self.main().store.as_mut()
+    }
+
     /// The store, in `stream` mode.
     pub fn store(&mut self) -> Option<&ExpertStore> {
         self.main().store.as_ref()
@@ -212,6 +225,13 @@ impl Hook {
         self.main().batch.ubatches_before
     }
 
+    /// Events from here on belong to a turn's prompt.
+    pub fn start_turn(&mut self, turn: u32) {
+        let batch = &mut self.main().batch;
+        batch.turn = turn;
+        batch.phase = Phase::Prefill;
+    }
+
     /// Events from here on belong to decode steps.
     pub fn start_decode(&mut self) {
         self.main().batch.phase = Phase::Decode;
@@ -235,6 +255,14 @@ impl Hook {
         main.records.extend(main.pending.take());
     }
 
+    /// The graph was stopped in the middle, and another one is going to run.
+    pub(super) fn abandon(&mut self) {
+        let main = self.main();
+        if let Some(store) = &mut main.store {
+            store.abandon();
+        }
+    }
+
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {
         let signal = self.shared.stop.load(Ordering::Relaxed);
         let main = self.main();
@@ -251,7 +279,7 @@ impl Hook {
         // SAFETY: the caller's promise; no operation of ours is running, so thread 0 may use `main`.
         let (node, main) = unsafe { (&mut *node, &mut *self.shared.main.get()) };
         match node.op {
-            sys::GGML_OP_CUSTOM => {}
+            sys::GGML_OP_CUSTOM => main.other_routing = false,
             sys::GGML_OP_MUL_MAT_ID => {
                 let weights = node.src[0];
                 let Some(op) = self.matmul_ops.get(&(weights as usize)) else {
@@ -276,6 +304,13 @@ impl Hook {
                 }
                 if let Some(layer) = weights_layer(node) {
                     if let Some(&layer) = self.layer_of.get(&layer) {
+                        if node.op == sys::GGML_OP_GET_ROWS {
+                            // SAFETY: a node of this kind has ids.
+                            main.other_routing = unsafe { (*node.src[1]).op } == sys::GGML_OP_CPY;
+                        }
+                        if main.other_routing {
+                            return;
+                        }
                         main.weight_nodes[layer] = node;
                         if node.op == sys::GGML_OP_GET_ROWS && (main.record || main.store.is_some())
                         {

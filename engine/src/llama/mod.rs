@@ -2,7 +2,9 @@
 //!
 //! * [`gguf`]: what a model file says about itself, before anything is loaded.
 //! * [`model`], [`context`]: loading and decoding.
-//! * `expert_buffer`: a buffer type that makes llama.cpp load everything but the experts.
+//! * [`memory`], [`sampler`]: what a context remembers of its text; choosing tokens.
+//! * `hidden_buffer`: a buffer type that makes llama.cpp load everything but the experts; `dense`: the weights
+//!   that are mapped instead.
 //! * [`hook`]: replaces nodes of the compute graph while it runs; `fetch` and `matmul` are what runs in
 //!   their place, `kernel` the products underneath.
 //!
@@ -12,17 +14,20 @@
 mod abi;
 mod clock;
 pub mod context;
-mod expert_buffer;
+mod dense;
 mod fetch;
 pub mod gguf;
+mod hidden_buffer;
 pub mod hook;
 mod kernel;
 pub mod log;
 mod matmul;
+pub mod memory;
 pub mod model;
 mod nodes;
 mod predict;
 mod routes;
+pub mod sampler;
 mod shared;
 mod work;
 

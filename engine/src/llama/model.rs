@@ -6,11 +6,16 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 use bmoe_trace::Mode;
+use bmoe_trace::config::DenseWeights;
 
-use super::expert_buffer::ExpertBufferType;
 use super::gguf::ModelInfo;
-use super::{log, sys};
+use super::hidden_buffer::HiddenBufferType;
+use super::{dense, log, sys};
 use crate::error::{EngineError, ModelError};
+use crate::flash::mapped::MappedPieces;
+
+/// Name of the experts' buffer type.
+const EXPERTS: &CStr = c"bmoe experts";
 
 /// Names of the weights that are streamed; kept in step with `Projection::parse`.
 const EXPERT_WEIGHTS: &CStr = c"^blk\\.[0-9]+\\.ffn_(gate|up|gate_up|down)_exps\\.weight$";
@@ -30,8 +35,10 @@ pub struct Model {
     model: NonNull<sys::llama_model>,
     vocab: NonNull<sys::llama_vocab>,
     experts: Vec<PlacedTensor>,
-    /// Dropped after the model that uses it.
-    _buffer_type: Option<ExpertBufferType>,
+    /// Dense weights that are mapped. Dropped after the model that uses them.
+    mapped: Option<MappedPieces>,
+    /// Dropped after the model that uses them.
+    _buffer_types: Vec<HiddenBufferType>,
     dense_read_ns: u64,
 }
 
@@ -43,29 +50,32 @@ struct Progress<'a> {
 
 impl Model {
     /// Loads the model: all of it (`resident`), a map of it (`mmap`), or everything but the experts
-    /// (`stream`). `n_expert_used` overrides the file's value when it is not 0.
+    /// (`stream`, with the dense weights where `dense` says). `n_expert_used` overrides the file's value when it
+    /// is not 0.
     ///
     /// # Errors
-    /// llama.cpp refuses the file, or `cancelled` said so.
+    /// llama.cpp refuses the file, the file can't be mapped, or `cancelled` said so.
     pub fn load(
         info: &ModelInfo,
         mode: Mode,
+        dense: DenseWeights,
         n_expert_used: u32,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, EngineError> {
-        let buffer_type = (mode == Mode::Stream).then(ExpertBufferType::new);
-        let overrides = buffer_type.as_ref().map(|b| {
-            [
-                sys::llama_model_tensor_buft_override {
-                    pattern: EXPERT_WEIGHTS.as_ptr(),
-                    buft: b.as_ptr(),
-                },
-                sys::llama_model_tensor_buft_override {
-                    pattern: std::ptr::null(),
-                    buft: std::ptr::null_mut(),
-                },
-            ]
-        });
+        let hidden: &[(&'static CStr, &CStr)] = match (mode, dense) {
+            (Mode::Mmap | Mode::Resident, _) => &[],
+            (Mode::Stream, DenseWeights::Anon) => &[(EXPERTS, EXPERT_WEIGHTS)],
+            (Mode::Stream, DenseWeights::Mmap | DenseWeights::Warm) => {
+                &[(EXPERTS, EXPERT_WEIGHTS), (dense::MAPPED, dense::ALL_WEIGHTS)]
+            }
+        };
+        let buffer_types: Vec<_> =
+            hidden.iter().map(|(name, _)| HiddenBufferType::new(name)).collect();
+        let overrides: Vec<_> = std::iter::zip(hidden, &buffer_types)
+            .map(|((_, pattern), buft)| (pattern.as_ptr(), buft.as_ptr()))
+            .chain([(std::ptr::null(), std::ptr::null_mut())])
+            .map(|(pattern, buft)| sys::llama_model_tensor_buft_override { pattern, buft })
+            .collect();
         let key_values = top_k_override(&info.arch, n_expert_used);
         let mut progress = Progress { first: None, cancelled };
 
@@ -81,9 +91,7 @@ impl Model {
         // compute the same.
         params.use_extra_bufts = false;
         params.load_mtp = false;
-        if let Some(overrides) = &overrides {
-            params.tensor_buft_overrides = overrides.as_ptr();
-        }
+        params.tensor_buft_overrides = overrides.as_ptr();
         if let Some(key_values) = &key_values {
             params.kv_overrides = key_values.as_ptr();
         }
@@ -107,14 +115,36 @@ impl Model {
             model,
             vocab: NonNull::new(vocab.cast_mut()).expect("a loaded model has a vocabulary"),
             experts: Vec::new(),
-            _buffer_type: None,
+            mapped: None,
+            _buffer_types: Vec::new(),
             dense_read_ns: if mode == Mode::Mmap { 0 } else { dense_read_ns },
         };
-        if let Some(buffer_type) = buffer_type {
-            this.experts = match_experts(info, &buffer_type.reveal())?;
-            this._buffer_type = Some(buffer_type);
+        // The model first: it uses them.
+        this._buffer_types = buffer_types;
+        if let [experts, mapped @ ..] = this._buffer_types.as_slice() {
+            this.experts = match_experts(info, &experts.reveal())?;
+            if let [mapped] = mapped {
+                let start = Instant::now();
+                let maps = dense::map(info, mapped)?;
+                let maps = this.mapped.insert(maps);
+                if dense == DenseWeights::Warm {
+                    maps.warm(cancelled).map_err(|source| ModelError::Unreadable {
+                        path: info.files[0].clone(),
+                        source,
+                    })?;
+                }
+                this.dense_read_ns = start.elapsed().as_nanos() as u64;
+            }
         }
         Ok(this)
+    }
+
+    /// Share of the dense weights' pages that is in memory; `None` when they are not mapped by us, or the kernel
+    /// doesn't tell.
+    #[must_use]
+    pub fn dense_resident(&self) -> Option<f64> {
+        let maps = self.mapped.as_ref()?;
+        Some(maps.resident_bytes()? as f64 / maps.bytes().max(1) as f64)
     }
 
     /// Time that loading spent reading weights.
@@ -155,13 +185,45 @@ impl Model {
         unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), token) }
     }
 
-    /// The tokens of a prompt, with the special tokens that the model wants around it.
+    /// Whether a token is a mark for the model (`<|im_start|>`), not text.
+    #[must_use]
+    pub fn is_control(&self, token: i32) -> bool {
+        // SAFETY: the vocabulary is the model's.
+        unsafe { sys::llama_vocab_is_control(self.vocab.as_ptr(), token) }
+    }
+
+    /// Text of the token that begins every text; empty when there is none.
+    #[must_use]
+    pub fn bos_text(&self) -> String {
+        // SAFETY: the vocabulary is the model's.
+        self.name(unsafe { sys::llama_vocab_bos(self.vocab.as_ptr()) })
+    }
+
+    /// Text of the token that ends a text; empty when there is none.
+    #[must_use]
+    pub fn eos_text(&self) -> String {
+        // SAFETY: the vocabulary is the model's.
+        self.name(unsafe { sys::llama_vocab_eos(self.vocab.as_ptr()) })
+    }
+
+    fn name(&self, token: i32) -> String {
+        if token < 0 {
+            return String::new();
+        }
+        // SAFETY: a token of the vocabulary; its text is NUL-terminated and lives as long as that.
+        unsafe { CStr::from_ptr(sys::llama_vocab_get_text(self.vocab.as_ptr(), token)) }
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// The tokens of a text; marks such as `<|im_start|>` become their tokens. `whole` puts the special
+    /// tokens around it that the model wants around a whole text.
     ///
     /// # Errors
     /// The text is larger than llama.cpp can take.
-    pub fn tokenize(&self, text: &str) -> Result<Vec<i32>, EngineError> {
+    pub fn tokenize(&self, text: &str, whole: bool) -> Result<Vec<i32>, EngineError> {
         let too_long =
-            || EngineError::Config(format!("a prompt of {} bytes is too long", text.len()));
+            || EngineError::Request(format!("a prompt of {} bytes is too long", text.len()));
         let length = i32::try_from(text.len()).map_err(|_| too_long())?;
         let mut tokens = vec![0; text.len() + 16];
         loop {
@@ -174,7 +236,7 @@ impl Model {
                     length,
                     tokens.as_mut_ptr(),
                     room,
-                    true,
+                    whole,
                     true,
                 )
             };
@@ -189,9 +251,19 @@ impl Model {
         }
     }
 
-    /// The bytes of a token.
+    /// The bytes of a token's text; nothing for a mark.
     #[must_use]
     pub fn piece(&self, token: i32) -> Vec<u8> {
+        self.bytes(token, false)
+    }
+
+    /// The bytes of a token, marks by their names.
+    #[must_use]
+    pub fn source(&self, token: i32) -> Vec<u8> {
+        self.bytes(token, true)
+    }
+
+    fn bytes(&self, token: i32, marks: bool) -> Vec<u8> {
         let mut bytes = vec![0u8; 64];
         loop {
             // SAFETY: pointer and length are the buffer's.
@@ -202,7 +274,7 @@ impl Model {
                     bytes.as_mut_ptr().cast(),
                     bytes.len() as i32,
                     0,
-                    false,
+                    marks,
                 )
             };
             if n >= 0 {
@@ -216,7 +288,7 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // SAFETY: loaded once, freed once; contexts borrow the model, so none is left.
+        // SAFETY: loaded once, freed once; contexts share the model's ownership, so none is left.
         unsafe { sys::llama_model_free(self.model.as_ptr()) };
     }
 }
@@ -243,7 +315,8 @@ fn top_k_override(arch: &str, n: u32) -> Option<[sys::llama_model_kv_override; 2
     Some(entries)
 }
 
-/// Finds every tensor of the layout among those that llama.cpp placed on the expert buffer.
+/// Finds every tensor of the layout among those that llama.cpp placed on the expert buffer. For some
+/// architectures it places prediction layers there, too, which nothing uses.
 fn match_experts(
     info: &ModelInfo,
     placed: &[*mut sys::ggml_tensor],
@@ -254,6 +327,9 @@ fn match_experts(
         let (name, bytes) = unsafe {
             (CStr::from_ptr((*tensor).name.as_ptr()).to_string_lossy(), sys::ggml_nbytes(tensor))
         };
+        if ModelInfo::layer_of(&name).is_some_and(|layer| layer >= info.n_layer) {
+            continue;
+        }
         let at = info.experts.layers.iter().enumerate().find_map(|(layer, l)| {
             let projection = l.tensors.iter().position(|t| t.name == name)?;
             Some((layer, projection))

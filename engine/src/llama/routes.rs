@@ -23,7 +23,7 @@ pub(super) fn positions(batch: &mut Batch, layer: usize, tokens: usize) -> Vec<u
 /// The record of the current event, without what is not known yet: the final weights.
 pub(super) fn record(main: &Main, layer: u32, top_k: u32, positions: Vec<u32>) -> RouteRecord {
     let mut record = RouteRecord {
-        turn: 0,
+        turn: main.batch.turn,
         ubatch: main.batch.number(),
         phase: main.batch.phase,
         layer,

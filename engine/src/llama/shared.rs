@@ -76,6 +76,9 @@ pub(super) struct Main {
     pub(super) weight_nodes: Vec<*const sys::ggml_tensor>,
     /// Projections in the order in which the graph multiplies with them, per layer.
     pub(super) order: Vec<Vec<usize>>,
+    /// While nodes are looked at: these are of a layer's second routing, among experts that aren't streamed
+    /// (GroveMoE's chunk experts). Its nodes have the names of the first, its ids are a converted copy.
+    pub(super) other_routing: bool,
     /// The node with the chosen experts, per layer.
     pub(super) ids_nodes: Vec<*const sys::ggml_tensor>,
     /// Routers, per layer.
@@ -105,6 +108,8 @@ pub struct Ahead {
 /// Where in the run the graph is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
+    /// Turn of the session.
+    pub(super) turn: u32,
     pub(super) phase: Phase,
     pub(super) ubatch_tokens: u32,
     pub(super) tokens: u32,

@@ -1,12 +1,30 @@
-//! One run: load, prefill, decode, and the records of it.
+//! Running a loaded model: requests, conversations, and the records of them.
 
+mod available;
+mod budget;
+mod cores;
+mod engine;
 mod generate;
+mod governor;
+mod lines;
+mod meter;
 mod prepare;
 mod process;
+mod recorder;
+mod request;
+mod session;
 mod sinks;
 mod summary;
 mod text;
+mod transcript;
+mod turn;
+mod watch;
 
+pub use engine::{Canceller, Engine};
 pub use generate::{RunOptions, generate};
+pub use lines::Lines;
 pub use prepare::default_threads;
-pub use sinks::{Lines, MetricsFile, RecordSink, RouteFile, TraceFile};
+pub use request::{Finish, GeneratedToken, Prefix, Request, TurnReport};
+pub use session::Session;
+pub use sinks::{Event, MetricsFile, RecordSink, RouteFile, TraceFile};
+pub use watch::MemoryWatch;

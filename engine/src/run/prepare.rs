@@ -1,14 +1,21 @@
 //! From a configuration to a model that is ready: checks, memory, files.
 
+use std::io::Write as _;
+
 use bmoe_cache::{PolicyKind, UnknownPolicy};
-use bmoe_trace::record::{DirectIo, LayerShape, ModelShape};
+use bmoe_trace::config::DenseWeights;
+use bmoe_trace::record::{DirectIo, IoEngineUsed, LayerShape, ModelShape};
 use bmoe_trace::{Mode, RunConfig};
 
+use super::budget;
+use super::cores::Cores;
 use crate::error::EngineError;
 use crate::flash::arena::Arena;
+use crate::flash::fault::Faults;
 use crate::flash::file::SliceFiles;
 use crate::flash::lanes::{LaneOptions, Lanes, MAX_LANES};
 use crate::flash::memory::MemoryPlan;
+use crate::flash::probe;
 use crate::flash::store::{ExpertStore, StoreOptions};
 use crate::llama::gguf::ModelInfo;
 
@@ -26,8 +33,12 @@ pub fn default_threads() -> u32 {
 pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig, EngineError> {
     let refuse = |message: String| Err(EngineError::Config(message));
     let mut resolved = config.clone();
+    let cores = Cores::of(&resolved.cpu_mask)?;
+    if let Some(cores) = &cores {
+        resolved.cpu_mask = cores.mask();
+    }
     if resolved.threads == 0 {
-        resolved.threads = default_threads();
+        resolved.threads = cores.map_or_else(default_threads, |c| c.compute.len() as u32);
     }
     if resolved.threads > 512 {
         return refuse(format!("--threads {} is out of range: 1 to 512", resolved.threads));
@@ -54,9 +65,6 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
             resolved.model.display()
         ));
     }
-    if resolved.prompt.is_empty() {
-        return refuse("the prompt is empty; give one with --prompt or --prompt-file".into());
-    }
     if config.n_expert_used > info.n_expert {
         return refuse(format!(
             "--n-expert-used {} is more than the model's {} experts",
@@ -74,7 +82,12 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
             ));
         }
         policy(&resolved)?;
-        check_budget(&resolved, info)?;
+        budget::check(&resolved, &info.experts)?;
+    } else if resolved.dense_weights != DenseWeights::default() {
+        return refuse(format!(
+            "--dense-weights {} goes with --mode stream; --mode {} has all weights in one place",
+            resolved.dense_weights, resolved.mode
+        ));
     }
     Ok(resolved)
 }
@@ -88,27 +101,6 @@ pub(super) fn policy(config: &RunConfig) -> Result<PolicyKind, EngineError> {
         .cache_policy
         .parse()
         .map_err(|e: UnknownPolicy| EngineError::Config(format!("--cache-policy: {e}")))
-}
-
-/// A cache that can't hold one token's experts of one layer could never be used.
-fn check_budget(config: &RunConfig, info: &ModelInfo) -> Result<(), EngineError> {
-    let smallest = info.experts.top_k_bytes(config.n_expert_used);
-    let budget = budget_bytes(config);
-    if !config.cache_mib.is_on() || budget >= smallest {
-        return Ok(());
-    }
-    Err(EngineError::Config(format!(
-        "--cache-mb {} is too small: one token's {} experts of the largest layer take {:.1} MiB; \
-         give --cache-mb {} or more, or 0 for no cache",
-        config.cache_mib,
-        config.n_expert_used,
-        smallest as f64 / f64::from(1 << 20),
-        smallest.div_ceil(1 << 20)
-    )))
-}
-
-fn budget_bytes(config: &RunConfig) -> u64 {
-    config.cache_mib.mib().unwrap_or(0).saturating_mul(1 << 20)
 }
 
 /// The model's shape as records carry it.
@@ -129,38 +121,66 @@ pub(super) fn shape(info: &ModelInfo, n_expert_used: u32) -> ModelShape {
     }
 }
 
-/// The memory and the lanes of a streamed run. Made before its model is loaded, so that what can't be had
-/// is refused at once.
+/// The lanes of a streamed run. Made before its model is loaded, so that files that can't be read are
+/// refused at once.
 pub(super) struct Flash {
-    plan: MemoryPlan,
-    arena: Arena,
     lanes: Lanes,
     pub(super) direct_io: DirectIo,
 }
 
 impl Flash {
     /// # Errors
-    /// No memory, or a file can't be opened.
-    pub(super) fn open(config: &RunConfig, info: &ModelInfo) -> Result<Self, EngineError> {
-        let plan = MemoryPlan::new(&info.experts, budget_bytes(config), config.n_expert_used);
-        let out_of_memory = |source| EngineError::Memory { mib: plan.total_bytes() >> 20, source };
-        let arena = Arena::new(plan.total_bytes()).map_err(out_of_memory)?;
-        let probe = info.experts.layers[0].tensors[0].offset;
-        let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, probe)?;
+    /// A file can't be opened, or a thread can't be started.
+    pub(super) fn open(
+        config: &RunConfig,
+        info: &ModelInfo,
+        cores: Option<&Cores>,
+        faults: &Faults,
+    ) -> Result<Self, EngineError> {
+        let probes = probe::probes(&info.experts);
+        let (files, direct_io) = SliceFiles::open(&info.experts.files, config.odirect, &probes)?;
         let reads_ahead = config.prefetch_layers > 0 || config.predict_experts > 0;
         let options = LaneOptions {
             lanes: config.io_threads,
             // Reading ahead needs lanes that are idle while others compute.
             helpers: if config.overlap || reads_ahead { 0 } else { config.threads },
+            engine: config.io_engine,
             slices: ExpertStore::slices(&info.experts),
             record: config.io_trace,
         };
-        let lanes = Lanes::new(files, options).map_err(out_of_memory)?;
-        Ok(Self { plan, arena, lanes, direct_io })
+        let files = files.with_faults(faults.clone());
+        let start = || Lanes::new(files, options);
+        let lanes = match cores {
+            Some(cores) => cores.apart(start)?,
+            None => start(),
+        }
+        .map_err(|e| EngineError::Config(format!("no thread can be started for reads: {e}")))?;
+        if let IoEngineUsed::UringUnavailable { reason } = lanes.engine() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: io_uring is not available, reads use pread: {reason}"
+            );
+        }
+        Ok(Self { lanes, direct_io })
     }
 
-    /// The store.
-    pub(super) fn into_store(self, info: &ModelInfo, options: StoreOptions) -> ExpertStore {
-        ExpertStore::new(info.experts.clone(), self.plan, self.lanes.into(), self.arena, options)
+    /// What hands the reads to the kernel.
+    pub(super) fn io_engine(&self) -> IoEngineUsed {
+        self.lanes.engine().clone()
+    }
+
+    /// The store, with memory of its own.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn into_store(
+        self,
+        info: &ModelInfo,
+        plan: MemoryPlan,
+        options: StoreOptions,
+    ) -> Result<ExpertStore, EngineError> {
+        let arena = Arena::new(plan.total_bytes())
+            .map_err(|source| EngineError::Memory { mib: plan.total_bytes() >> 20, source })?;
+        Ok(ExpertStore::new(info.experts.clone(), plan, self.lanes.into(), arena, options))
     }
 }

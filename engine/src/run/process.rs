@@ -44,6 +44,31 @@ pub(super) fn rss() -> (u64, u64) {
     (kib_field(&status, "VmRSS:"), kib_field(&status, "VmHWM:"))
 }
 
+/// Addresses that the process has reserved, and how much of them is in memory. What is reserved and never
+/// touched takes no memory yet, but will when it is used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AddressSpace {
+    reserved_bytes: u64,
+    resident_bytes: u64,
+}
+
+impl AddressSpace {
+    pub(super) fn now() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self {
+            reserved_bytes: kib_field(&status, "VmSize:"),
+            resident_bytes: kib_field(&status, "VmRSS:"),
+        }
+    }
+
+    /// Bytes reserved since then and not touched yet.
+    pub(super) fn untouched_since(self) -> u64 {
+        let now = Self::now();
+        let reserved = now.reserved_bytes.saturating_sub(self.reserved_bytes);
+        reserved.saturating_sub(now.resident_bytes.saturating_sub(self.resident_bytes))
+    }
+}
+
 fn kib_field(status: &str, name: &str) -> u64 {
     let value = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = value.and_then(|v| v.trim().strip_suffix(" kB")).and_then(|v| v.trim().parse().ok());

@@ -1,12 +1,15 @@
-//! A run's totals, for the protocol's last line and for people.
+//! A request's totals, for the protocol's last line and for people.
 
 use bmoe_trace::Mode;
 use bmoe_trace::line::Done;
 use bmoe_trace::record::{
-    Cost, DirectIo, LoadRecord, PrefillRecord, Record, RunEnd, RunStart, TokenRecord,
+    Cost, DirectIo, LoadRecord, PrefillRecord, Record, RunStart, TokenRecord,
 };
+use serde_json::Value;
 
-/// Adds up a run's records.
+use super::request::TurnReport;
+
+/// Adds up the records of a run, request by request.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     start: Option<RunStart>,
@@ -14,6 +17,7 @@ pub(super) struct Totals {
     prefill: Option<PrefillRecord>,
     sum: Cost,
     last: Option<TokenRecord>,
+    done: Option<Done>,
 }
 
 impl Totals {
@@ -35,6 +39,22 @@ impl Totals {
         }
     }
 
+    /// A request begins.
+    pub(super) fn start_turn(&mut self) {
+        self.prefill = None;
+        self.sum = Cost::default();
+    }
+
+    /// A request came to its end.
+    pub(super) fn end_turn(&mut self, report: &TurnReport, id: Value) {
+        self.done = Some(Done { id, ..self.done(report) });
+    }
+
+    /// `BMOE_DONE` of the last request that ended.
+    pub(super) fn last_done(&self) -> Option<&Done> {
+        self.done.as_ref()
+    }
+
     /// Cumulative hit rate in percent; -1 without a cache.
     pub(super) fn hit_pct(&self, token: &TokenRecord) -> f64 {
         let cached = self.load.as_ref().is_some_and(|l| l.cache_budget_bytes > 0);
@@ -43,26 +63,35 @@ impl Totals {
     }
 
     /// The fields of `BMOE_DONE`; what was not reached is 0.
-    pub(super) fn done(&self, end: &RunEnd) -> Done {
+    fn done(&self, report: &TurnReport) -> Done {
         let load = self.load.as_ref();
         let prefill = self.prefill.as_ref();
         let prefill_s = prefill.map_or(0.0, |p| seconds(p.cost.wall_ns));
-        let n_prompt = prefill.map_or(0, |p| p.prompt_tokens);
+        let (n_prompt, tokens) = (report.prompt_tokens, report.tokens);
         let streaming = self.start.as_ref().is_some_and(|s| s.config.mode == Mode::Stream);
         // The kernel or nobody reads experts in the other modes: -1 = not measured.
         let measured = |value: f64| if streaming { value } else { -1.0 };
-        let per_token =
-            |total: f64| if end.tokens == 0 { 0.0 } else { total / f64::from(end.tokens) };
+        let overlap = streaming && self.start.as_ref().is_some_and(|s| s.config.overlap);
+        let wait_ns = self.sum.io_wait_ns;
+        let per_token = |total: f64| if tokens == 0 { 0.0 } else { total / f64::from(tokens) };
         Done {
-            tokens: end.tokens,
-            tok_s: rate(end.tokens, seconds(end.decode_ns)),
+            id: Value::Null,
+            cancelled: report.cancelled(),
+            tokens,
+            tok_s: rate(tokens, seconds(report.decode_ns)),
             prefill_s,
             prefill_tps: rate(n_prompt, prefill_s),
             load_s: load.map_or(0.0, |l| seconds(l.load_ns)),
             cache_hit_pct: self.last.as_ref().map_or(-1.0, |t| self.hit_pct(t)),
             n_prompt,
+            n_past: report.total_tokens,
             compute_s_tok: per_token(seconds(self.sum.compute_ns)),
-            io_s_tok: measured(per_token(seconds(self.sum.io_wait_ns))),
+            io_s_tok: measured(per_token(seconds(if overlap {
+                self.sum.lane_busy_ns
+            } else {
+                wait_ns
+            }))),
+            stall_s_tok: if overlap { per_token(seconds(wait_ns)) } else { 0.0 },
             mgmt_s_tok: measured(per_token(seconds(self.sum.mgmt_ns))),
             cpu_s_tok: per_token(seconds(self.sum.cpu_ns)),
             majflt_tok: per_token(self.sum.major_faults as f64),
@@ -73,17 +102,23 @@ impl Totals {
                 .start
                 .as_ref()
                 .map_or(0.0, |s| mib(s.model.token_demand_bytes())),
+            finish: report.finish.as_str().to_owned(),
+            n_reused: report.reused_tokens,
+            n_removed: report.removed_tokens,
+            prefix: report.prefix.as_str().to_owned(),
+            logits_sha256: report.logits_sha256.clone(),
             other_s_tok: per_token(seconds(self.sum.other_ns)),
             ttft_s: prefill.map_or(0.0, |p| seconds(p.time_to_first_token_ns)),
             dense_read_s: load.map_or(0.0, |l| seconds(l.dense_read_ns)),
             dense_read_mib: load.map_or(0.0, |l| mib(l.dense_read_bytes)),
             load_expert_read_mib: load.map_or(0.0, |l| mib(l.expert_read_bytes)),
             event_room_mib: load.map_or(0.0, |l| mib(l.event_room_bytes)),
-            peak_cache_mib: mib(end.peak_cache_bytes),
-            peak_event_mib: mib(end.peak_event_bytes),
-            peak_rss_mib: mib(end.peak_rss_bytes),
+            peak_cache_mib: mib(report.peak_cache_bytes),
+            peak_event_mib: mib(report.peak_event_bytes),
+            peak_rss_mib: mib(report.peak_rss_bytes),
             o_direct: load.map_or_else(String::new, |l| direct_io(&l.direct_io)),
-            text: end.text.clone(),
+            reasoning: report.reasoning.clone(),
+            text: report.text.clone(),
         }
     }
 }
@@ -98,12 +133,13 @@ fn direct_io(how: &DirectIo) -> String {
 }
 
 /// The lines that a person sees behind the text.
-pub(super) fn for_people(done: &Done, streaming: bool) -> String {
+pub(super) fn for_people(done: &Done, streaming: bool, overlap: bool) -> String {
+    let wait_s_tok = if overlap { done.stall_s_tok } else { done.io_s_tok };
     let reads = if streaming {
         format!(
             "compute {:.1} ms, I/O wait {:.1} ms, cache management {:.2} ms",
             1e3 * done.compute_s_tok,
-            1e3 * done.io_s_tok,
+            1e3 * wait_s_tok,
             1e3 * done.mgmt_s_tok
         )
     } else {

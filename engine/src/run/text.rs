@@ -1,49 +1,45 @@
 /// Puts tokens' bytes together to text: a character may be split over tokens.
 #[derive(Debug, Default)]
 pub(super) struct TextStream {
-    text: String,
     pending: Vec<u8>,
 }
 
 impl TextStream {
     /// Adds a token's bytes; returns the text that became complete.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> &str {
-        let before = self.text.len();
+    pub(super) fn push(&mut self, bytes: &[u8]) -> String {
+        let mut text = String::new();
         self.pending.extend_from_slice(bytes);
         loop {
             match std::str::from_utf8(&self.pending) {
                 Ok(valid) => {
-                    self.text.push_str(valid);
+                    text.push_str(valid);
                     self.pending.clear();
-                    break;
+                    return text;
                 }
                 Err(e) => {
                     let (valid, rest) = self.pending.split_at(e.valid_up_to());
-                    self.text.push_str(&String::from_utf8_lossy(valid));
+                    text.push_str(&String::from_utf8_lossy(valid));
                     match e.error_len() {
                         // Never going to be a character.
                         Some(bad) => {
-                            self.text.push(char::REPLACEMENT_CHARACTER);
+                            text.push(char::REPLACEMENT_CHARACTER);
                             self.pending = rest[bad..].to_vec();
                         }
                         // The rest may come with the next token.
                         None => {
                             self.pending = rest.to_vec();
-                            break;
+                            return text;
                         }
                     }
                 }
             }
         }
-        &self.text[before..]
     }
 
-    /// All text; what never became a character stands as U+FFFD.
-    pub(super) fn finish(mut self) -> String {
-        if !self.pending.is_empty() {
-            self.text.push(char::REPLACEMENT_CHARACTER);
-        }
-        self.text
+    /// What never became a character, as U+FFFD.
+    pub(super) fn take_rest(&mut self) -> String {
+        let rest = std::mem::take(&mut self.pending);
+        if rest.is_empty() { String::new() } else { char::REPLACEMENT_CHARACTER.to_string() }
     }
 }
 
@@ -57,6 +53,6 @@ mod tests {
         assert_eq!(stream.push(b"a\xE2\x82"), "a");
         assert_eq!(stream.push(b"\xACb\xFFc"), "\u{20AC}b\u{FFFD}c");
         assert_eq!(stream.push(b"\xE2"), "");
-        assert_eq!(stream.finish(), "a\u{20AC}b\u{FFFD}c\u{FFFD}");
+        assert_eq!((stream.take_rest().as_str(), stream.take_rest().as_str()), ("\u{FFFD}", ""));
     }
 }

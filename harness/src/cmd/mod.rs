@@ -1,5 +1,6 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
+mod chat;
 mod completions;
 mod launch;
 mod report;
@@ -30,6 +31,7 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Report(report::Args),
+    Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Launch(launch::Args),
@@ -45,6 +47,7 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),
         }

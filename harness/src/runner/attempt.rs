@@ -27,7 +27,7 @@ impl Observed {
             Line::Progress(p) => self.steps = Some((p.step, p.steps)),
             Line::Done(done) => self.done = Some(done.clone()),
             Line::Error(error) => self.error = Some(error.msg.clone()),
-            Line::Ready(_) | Line::Prefill(_) => {}
+            Line::Ready(_) | Line::Begin(_) | Line::Prefill(_) | Line::Load(_) => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 mod attempt;
 mod executor;
 mod journal;
-mod lines;
+pub(crate) mod lines;
 mod local;
 mod text;
 

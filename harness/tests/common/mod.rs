@@ -93,7 +93,10 @@ pub(crate) fn progress_line(step: u32, steps: u32) -> Line {
         cache_hit_pct: 50.0,
         majflt: 0,
         cpu_ms: 9.0,
+        dense_resident_frac: -1.0,
+        delta_reasoning: String::new(),
         delta_text: " t".to_owned(),
+        reset: 0,
         lane_busy_ms: 1.0,
         other_ms: 1.0,
     })

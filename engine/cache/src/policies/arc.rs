@@ -96,7 +96,6 @@ impl Policy for AdaptiveReplacement {
     fn set_budget(&mut self, bytes: u64) {
         self.budget_bytes = bytes;
         self.target = self.target.min(bytes as f64);
-        self.trim();
     }
 
     #[inline]

@@ -178,8 +178,8 @@ impl Policy for Lfru {
     #[inline]
     fn evict(&mut self, _layer: usize, protected: impl Fn(Key) -> bool) -> Option<Key> {
         let mut victim = None;
-        // At most twice: when all that come into question are protected, all protected ones step aside.
-        loop {
+        // Twice when all that come into question are protected: then all protected ones step aside.
+        for _ in 0..2 {
             self.residents.estimate_blocks(self.token);
             let max = self.residents.block_max.iter().copied().fold(0.0, f32::max);
             if max == 0.0 {

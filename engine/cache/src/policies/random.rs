@@ -7,8 +7,6 @@ const DRAWS: usize = 64;
 #[derive(Debug, Clone)]
 pub struct Random {
     residents: Vec<u32>,
-    /// Where in `residents` each entry is.
-    position: Vec<u32>,
     /// State of the generator (`SplitMix64`: Steele, Lea, Flood, OOPSLA 2014).
     state: u64,
 }
@@ -17,7 +15,7 @@ impl Random {
     /// For keys `0..entries`.
     #[must_use]
     pub fn new(entries: usize, seed: u64) -> Self {
-        Self { residents: Vec::with_capacity(entries), position: vec![0; entries], state: seed }
+        Self { residents: Vec::with_capacity(entries), state: seed }
     }
 
     fn next(&mut self) -> u64 {
@@ -32,20 +30,11 @@ impl Random {
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
-
-    fn remove(&mut self, at: usize) -> Key {
-        let victim = self.residents.swap_remove(at);
-        if let Some(moved) = self.residents.get(at) {
-            self.position[*moved as usize] = at as u32;
-        }
-        Key(victim)
-    }
 }
 
 impl Policy for Random {
     #[inline]
     fn insert(&mut self, key: Key) {
-        self.position[key.index()] = self.residents.len() as u32;
         self.residents.push(key.0);
     }
 
@@ -61,7 +50,7 @@ impl Policy for Random {
         for _ in 0..DRAWS {
             let at = self.below(self.residents.len());
             if !protected(Key(self.residents[at])) {
-                return Some(self.remove(at));
+                return Some(Key(self.residents.swap_remove(at)));
             }
         }
         let open = |at: &usize| !protected(Key(self.residents[*at]));
@@ -72,6 +61,6 @@ impl Policy for Random {
         let nth = self.below(n);
         let open = |at: &usize| !protected(Key(self.residents[*at]));
         let at = (0..self.residents.len()).filter(open).nth(nth)?;
-        Some(self.remove(at))
+        Some(Key(self.residents.swap_remove(at)))
     }
 }

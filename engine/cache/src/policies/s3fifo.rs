@@ -140,7 +140,6 @@ impl S3Fifo {
 impl Policy for S3Fifo {
     fn set_budget(&mut self, bytes: u64) {
         self.budget_bytes = bytes;
-        self.trim_ghost();
     }
 
     #[inline]

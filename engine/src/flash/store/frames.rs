@@ -133,13 +133,28 @@ impl Frames {
 
     /// Bytes of memory that are not taken.
     pub(super) fn free_bytes(&self) -> u64 {
-        self.arena.bytes() - self.regions.live_bytes()
+        self.regions.capacity() - self.regions.live_bytes()
+    }
+
+    /// Changes the memory that frames may take, at most what the arena was made with, and the budget; gives back
+    /// what is then behind them. Waits for all reads, since frames move.
+    pub(super) fn resize(&mut self, budget_bytes: u64, total_bytes: u64) {
+        self.wait_idle();
+        self.budget_bytes = budget_bytes;
+        let before = self.regions.capacity();
+        self.regions.set_capacity(total_bytes.min(self.arena.bytes()), &mut self.moves);
+        for moved in self.moves.drain(..) {
+            self.arena.apply(moved);
+        }
+        if self.regions.capacity() < before {
+            self.arena.release(self.regions.capacity());
+        }
     }
 
     /// Whether an expert of the layer can have frames, whatever sizes the others have.
     pub(super) fn has_room_for(&self, layer: usize) -> bool {
         let frame_bytes = self.layout.layers[layer].frame_bytes();
-        self.regions.live_bytes() + frame_bytes + self.slack_bytes <= self.arena.bytes()
+        self.regions.live_bytes() + frame_bytes + self.slack_bytes <= self.regions.capacity()
     }
 
     /// Takes a frame for a slice and puts its read into the batch; false when there is no room.

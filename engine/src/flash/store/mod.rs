@@ -18,6 +18,7 @@
 
 mod ahead;
 mod frames;
+mod resize;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -253,6 +254,27 @@ impl ExpertStore {
         self.event.next[projection] = round.to;
         self.count_time(start);
         result.map(|()| &self.event.experts[round.from..round.to])
+    }
+
+    /// Gives up the running event: its graph was stopped somewhere, and another one may begin. An event that
+    /// came in rounds leaves experts that the cache counts as resident without all of their slices; since
+    /// such an event has emptied the cache of nearly everything else, all of it goes.
+    pub fn abandon(&mut self) {
+        let all = self.event.experts.len();
+        let finished = self.event.next.iter().all(|next| *next == all);
+        let whole = self.event.whole;
+        self.end_event();
+        if whole || finished {
+            return;
+        }
+        let gone = self.cache.set_budget(0).to_vec();
+        self.cache.set_budget(self.plan.budget_bytes);
+        for key in gone {
+            let (layer, expert) = (self.cache.sizes().layer(key), self.cache.sizes().expert(key));
+            for projection in 0..self.frames.tensors(layer) {
+                self.frames.free(Slice { layer, expert, projection });
+            }
+        }
     }
 
     /// Whether the round handed out last was the projection's last one.

@@ -1,7 +1,7 @@
 //! Attention of one layer.
 
 use super::Builder;
-use super::spec::QkNorm;
+use super::spec::{Gate, QkNorm};
 use crate::Shape;
 use crate::attention::{Attention, Rope};
 use crate::fill::{Fill, Rows};
@@ -104,6 +104,14 @@ impl Builder<'_> {
             for (part, len) in [("q_norm.weight", q_norm), ("k_norm.weight", k_norm)] {
                 self.vector(name(part), [len], weight, 0.02 * weight);
             }
+        }
+        let gates = match spec.attention_gate {
+            Gate::None => 0,
+            Gate::PerHead => design.heads as u64,
+            Gate::PerElement => q_len,
+        };
+        if gates > 0 {
+            self.mixer(layer, "attn_gate.weight", [hidden, gates], 1.0);
         }
         if spec.qkv_bias {
             for (part, len) in [("q.bias", q_len), ("k.bias", kv_len), ("v.bias", kv_len)] {

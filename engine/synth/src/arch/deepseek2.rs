@@ -1,4 +1,5 @@
-//! DeepSeek V2 and V3: multi-head latent attention, in its absorbed form.
+//! DeepSeek V2 and V3: multi-head latent attention, in its absorbed form; and V3.2 and its kind, where an
+//! indexer picks the tokens to attend to.
 
 use super::Builder;
 use super::keys::Keys;
@@ -28,6 +29,42 @@ pub(super) const SPEC: Spec = Spec {
     layer,
     ..Spec::STANDARD
 };
+
+pub(super) const DEEPSEEK32: Spec = Spec {
+    // As above, and heads, width and top-k of the indexer. llama.cpp fails (a division by zero) on an indexer
+    // as wide as the key, which is kv_lora_rank + rope_dim.
+    extra: &[
+        "q_lora_rank",
+        "kv_lora_rank",
+        "rope_dim",
+        "indexer_heads",
+        "indexer_head_dim",
+        "indexer_top_k",
+    ],
+    keys: |shape, keys| {
+        (SPEC.keys)(shape, keys);
+        keys.set("attention.indexer.head_count", shape.dims.extra("indexer_heads"));
+        keys.set("attention.indexer.key_length", shape.dims.extra("indexer_head_dim"));
+        keys.set("attention.indexer.top_k", shape.dims.extra("indexer_top_k"));
+    },
+    layer: |b, number| {
+        layer(b, number);
+        indexer(b, number);
+    },
+    ..SPEC
+};
+
+/// Random scores of all earlier tokens.
+fn indexer(b: &mut Builder<'_>, layer: u32) {
+    let d = &b.shape.dims;
+    let (hidden, q_rank) = (u64::from(d.hidden), u64::from(d.extra("q_lora_rank")));
+    let (heads, dim) = (u64::from(d.extra("indexer_heads")), d.extra("indexer_head_dim"));
+    b.layer_norm(layer, "indexer.k_norm", dim);
+    b.vector(format!("blk.{layer}.indexer.k_norm.bias"), [u64::from(dim)], 0.0, 0.02);
+    b.mixer(layer, "indexer.proj.weight", [hidden, heads], 1.0);
+    b.mixer(layer, "indexer.attn_k.weight", [hidden, u64::from(dim)], 1.0);
+    b.mixer(layer, "indexer.attn_q_b.weight", [q_rank, heads * u64::from(dim)], 1.0);
+}
 
 pub(super) fn latent_keys(shape: &Shape, keys: &mut Keys) {
     let d = &shape.dims;

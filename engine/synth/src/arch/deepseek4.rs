@@ -17,6 +17,7 @@ pub(super) const SPEC: Spec = Spec {
     window: Has::Always,
     // Query rank, rank and groups of the output projection, rotating dimensions of a head, layers whose
     // experts are chosen by token, and heads, width and top-k of the indexer that picks compressed entries.
+    // llama.cpp fails (a division by zero) on an indexer as wide as a head.
     extra: &[
         "q_lora_rank",
         "o_lora_rank",

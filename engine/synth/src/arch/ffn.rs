@@ -46,7 +46,7 @@ impl Builder<'_> {
     /// The bias that steers the choice of experts.
     pub(super) fn choice_bias(&mut self, layer: u32) {
         let experts = u64::from(self.shape.dims.experts);
-        let name = format!("blk.{layer}.exp_probs_b.bias");
+        let name = format!("blk.{layer}.{}", self.spec.choice_bias_name);
         self.vector(name, [experts], 0.0, self.spec.choice_bias);
     }
 

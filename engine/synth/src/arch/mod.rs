@@ -3,6 +3,7 @@
 //! An architecture is a [`Spec`] and a line in the list below. A decoder of the usual kind is told by the
 //! spec's fields; one with tensors of its own has functions that add them, in a file of its own.
 
+mod afmoe;
 mod attention;
 mod deepseek2;
 mod deepseek4;
@@ -10,6 +11,8 @@ mod delta_net;
 mod ffn;
 mod gemma4;
 mod gpt_oss;
+mod grovemoe;
+mod jamba;
 mod kda;
 mod keys;
 mod lfm2moe;
@@ -124,6 +127,26 @@ architectures! {
     NemotronHMoe = "nemotron_h_moe" => mamba2::NEMOTRON_H_MOE,
     /// Kimi Linear: linear attention in most layers, latent attention in the others.
     KimiLinear = "kimi-linear" => kda::KIMI_LINEAR,
+    /// DeepSeek V3.2: latent attention to the tokens that an indexer picks.
+    DeepSeek32 = "deepseek32" => deepseek2::DEEPSEEK32,
+    /// GLM-5: as DeepSeek V3.2.
+    GlmDsa = "glm-dsa" => deepseek2::DEEPSEEK32,
+    /// Step-3.5: sliding windows, attention gated per head.
+    Step35 = "step35" => standard::STEP35,
+    /// Hunyuan 3: biased top-k, prediction layers.
+    HyV3 = "hy_v3" => standard::HY_V3,
+    /// Trinity: gated attention, norms behind attention and experts.
+    Afmoe = "afmoe" => afmoe::SPEC,
+    /// Laguna: gated attention, biased top-k.
+    Laguna = "laguna" => standard::LAGUNA,
+    /// Mellum 2.
+    Mellum = "mellum" => standard::MELLUM,
+    /// Maple: sliding windows, a clamped activation.
+    Maple = "maple" => standard::MAPLE,
+    /// Jamba: Mamba in most layers, dense layers in between.
+    Jamba = "jamba" => jamba::SPEC,
+    /// GroveMoE: chunk experts beside the others.
+    GroveMoe = "grovemoe" => grovemoe::SPEC,
 }
 
 /// How strongly the last norm passes the ranges that don't belong to the token, so that the output head

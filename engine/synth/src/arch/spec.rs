@@ -22,6 +22,14 @@ pub(crate) enum QkNorm {
     Whole,
 }
 
+/// A gate on attention's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gate {
+    None,
+    PerHead,
+    PerElement,
+}
+
 /// The experts that every token uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shared {
@@ -59,6 +67,7 @@ pub(crate) struct Spec {
     pub fused_qkv: bool,
     /// Query, key and value have biases.
     pub qkv_bias: bool,
+    pub attention_gate: Gate,
     /// Rotary pairs are neighbours; else they are half a head apart.
     pub neighbour_pairs: bool,
     /// Global layers, in a model with windows, may have heads of their own.
@@ -77,6 +86,7 @@ pub(crate) struct Spec {
     pub gated: bool,
     /// Deviation of the bias that steers the choice of experts; 0 = there is none.
     pub choice_bias: f32,
+    pub choice_bias_name: &'static str,
     pub shared: Shared,
     /// The shared expert has a gate of its own.
     pub shared_gate: bool,
@@ -114,6 +124,7 @@ impl Spec {
         qk_norm: QkNorm::None,
         fused_qkv: false,
         qkv_bias: false,
+        attention_gate: Gate::None,
         neighbour_pairs: false,
         global_heads: false,
         global_rotation: 1,
@@ -123,6 +134,7 @@ impl Spec {
         fused_gate_up: false,
         gated: true,
         choice_bias: 0.0,
+        choice_bias_name: "exp_probs_b.bias",
         shared: Shared::None,
         shared_gate: false,
         normalised: true,

@@ -1,7 +1,8 @@
 //! Decoders of the usual kind: their specs say all that is special about them.
 
 use super::attention::is_windowed;
-use super::spec::{Has, QkNorm, Shared, Spec};
+use super::keys::Keys;
+use super::spec::{Gate, Has, QkNorm, Shared, Spec};
 use crate::Shape;
 
 /// `expert_gating_func`: how router logits become weights.
@@ -51,8 +52,7 @@ pub(super) const ERNIE4_5_MOE: Spec = Spec {
     choice_bias: 0.02,
     shared: Shared::Counted,
     keys: |shape, keys| {
-        let d = &shape.dims;
-        keys.set("expert_shared_feed_forward_length", d.shared_experts * d.expert_ffn);
+        shared_ffn(shape, keys);
         keys.set("interleave_moe_layer_step", 1);
     },
     ..Spec::STANDARD
@@ -185,8 +185,7 @@ pub(super) const EXAONE_MOE: Spec = Spec {
     shared: Shared::Counted,
     keys: |shape, keys| {
         keys.set("attention.sliding_window_pattern", period(shape));
-        let shared = shape.dims.shared_experts * shape.dims.expert_ffn;
-        keys.set("expert_shared_feed_forward_length", shared);
+        shared_ffn(shape, keys);
         keys.set("expert_gating_func", gating::SIGMOID);
         keys.set("expert_weights_norm", true);
         keys.set("expert_weights_scale", 2.5);
@@ -218,10 +217,7 @@ pub(super) const MIMO2: Spec = Spec {
     window: Has::Always,
     choice_bias: 0.1,
     keys: |shape, keys| {
-        let layers = 0..shape.dims.blocks();
-        let windowed: Vec<bool> = layers.map(|l| is_windowed(shape, l)).collect();
-        keys.set("attention.sliding_window_pattern", windowed);
-        keys.set("rope.freq_base_swa", shape.dims.rope_base);
+        window_pattern(shape, keys);
     },
     ..Spec::STANDARD
 };
@@ -237,7 +233,84 @@ pub(super) const DBRX: Spec = Spec {
     ..Spec::STANDARD
 };
 
+pub(super) const STEP35: Spec = Spec {
+    dense_ffn: Has::Always,
+    leading_dense: Has::Maybe,
+    prediction_layers: Has::Maybe,
+    window: Has::Always,
+    qk_norm: QkNorm::PerHead,
+    attention_gate: Gate::PerHead,
+    choice_bias: 0.1,
+    shared: Shared::Counted,
+    keys: |shape, keys| {
+        window_pattern(shape, keys);
+        shared_ffn(shape, keys);
+        keys.set("expert_gating_func", gating::SIGMOID);
+        keys.set("expert_weights_norm", true);
+        keys.set("expert_weights_scale", 3.0);
+    },
+    ..Spec::STANDARD
+};
+
+pub(super) const HY_V3: Spec = Spec {
+    dense_ffn: Has::Always,
+    leading_dense: Has::Maybe,
+    prediction_layers: Has::Maybe,
+    qk_norm: QkNorm::PerHead,
+    choice_bias: 0.1,
+    choice_bias_name: "exp_probs_b",
+    shared: Shared::Counted,
+    keys: |shape, keys| {
+        shared_ffn(shape, keys);
+        keys.set("expert_gating_func", gating::SIGMOID);
+        keys.set("expert_weights_norm", true);
+        keys.set("expert_weights_scale", 2.5);
+    },
+    ..Spec::STANDARD
+};
+
+pub(super) const LAGUNA: Spec = Spec {
+    dense_ffn: Has::Always,
+    leading_dense: Has::Always,
+    qk_norm: QkNorm::PerHead,
+    attention_gate: Gate::PerHead,
+    choice_bias: 0.1,
+    shared: Shared::Counted,
+    keys: |shape, keys| {
+        shared_ffn(shape, keys);
+        keys.set("expert_gating_func", gating::SIGMOID);
+        keys.set("expert_weights_norm", true);
+    },
+    ..Spec::STANDARD
+};
+
+pub(super) const MELLUM: Spec = Spec { qk_norm: QkNorm::PerHead, ..Spec::STANDARD };
+
+pub(super) const MAPLE: Spec = Spec {
+    window: Has::Always,
+    qk_norm: QkNorm::PerHead,
+    keys: |shape, keys| {
+        window_pattern(shape, keys);
+        keys.set("swiglu_clamp_exp", 7.0);
+    },
+    ..Spec::STANDARD
+};
+
 /// The last of so many layers sees everything.
-fn period(shape: &Shape) -> u32 {
+pub(super) fn period(shape: &Shape) -> u32 {
     shape.dims.window.as_ref().map_or(1, |w| w.period)
+}
+
+/// Which layers see their window only.
+fn window_pattern(shape: &Shape, keys: &mut Keys) {
+    let layers = 0..shape.dims.blocks();
+    let windowed: Vec<bool> = layers.map(|l| is_windowed(shape, l)).collect();
+    keys.set("attention.sliding_window_pattern", windowed);
+    keys.set("rope.freq_base_swa", shape.dims.rope_base);
+}
+
+/// The width of all shared experts together.
+fn shared_ffn(shape: &Shape, keys: &mut Keys) {
+    let width = shape.dims.shared_experts * shape.dims.expert_ffn;
+    keys.set("expert_shared_feed_forward_length", width);
 }

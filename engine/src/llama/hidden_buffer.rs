@@ -1,12 +1,13 @@
-//! A buffer type that makes llama.cpp load a model without its experts.
+//! A buffer type that makes llama.cpp load a model without some of its weights: the experts, and those
+//! that are mapped.
 //!
 //! Tensors on it get addresses in a range that is reserved but not accessible. While loading, their
 //! size is hidden: [`init_tensor`] sets the last dimension to 0, so that the loader's
-//! `read(address, ggml_nbytes(tensor))` reads nothing; [`ExpertBufferType::reveal`] puts it back
-//! before the first graph is built. No expert byte is read, no page of the range ever exists, and the
+//! `read(address, ggml_nbytes(tensor))` reads nothing; [`HiddenBufferType::reveal`] puts it back
+//! before the first graph is built. No byte of them is read, no page of the range ever exists, and the
 //! loader is stock (single and split files alike).
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -22,24 +23,25 @@ use super::sys::{
 const ALIGNMENT: usize = 32;
 
 /// Tensors that were placed on the buffer type, with the dimension that is hidden while loading.
-#[derive(Default)]
 struct Placed {
+    /// The buffer type's name. llama.cpp tells buffer types apart by it.
+    name: &'static CStr,
     tensors: Vec<(*mut ggml_tensor, i64)>,
 }
 
 /// The buffer type. It must outlive every model loaded with it.
-pub(super) struct ExpertBufferType {
+pub(super) struct HiddenBufferType {
     // Boxed: ggml keeps the address.
     buffer_type: Box<BufferType>,
     placed: Box<Mutex<Placed>>,
 }
 
-impl ExpertBufferType {
-    pub(super) fn new() -> Self {
-        let placed = Box::new(Mutex::new(Placed::default()));
+impl HiddenBufferType {
+    pub(super) fn new(name: &'static CStr) -> Self {
+        let placed = Box::new(Mutex::new(Placed { name, tensors: Vec::new() }));
         let buffer_type = Box::new(BufferType {
             interface: BufferTypeInterface {
-                get_name: name,
+                get_name,
                 alloc_buffer: allocate,
                 alloc_buffer_n: None,
                 get_alignment: alignment,
@@ -76,16 +78,20 @@ impl ExpertBufferType {
     }
 }
 
-unsafe extern "C" fn name(_: ggml_backend_buffer_type_t) -> *const c_char {
-    c"bmoe experts".as_ptr()
+unsafe extern "C" fn get_name(buffer_type: ggml_backend_buffer_type_t) -> *const c_char {
+    // SAFETY: ggml passes a buffer type of ours, whose context lives as long as it.
+    let placed = unsafe {
+        &*(*buffer_type.cast::<BufferType>()).context.cast_const().cast::<Mutex<Placed>>()
+    };
+    placed.lock().unwrap_or_else(PoisonError::into_inner).name.as_ptr()
 }
 
 unsafe extern "C" fn alignment(_: ggml_backend_buffer_type_t) -> usize {
     ALIGNMENT
 }
 
-/// Kernels and the scheduler treat the tensors as the CPU's; the graph hook sees to it that no kernel
-/// ever follows their addresses.
+/// Kernels and the scheduler treat the tensors as the CPU's. No kernel follows the addresses given here:
+/// the graph hook replaces what uses experts, and mapped weights get the addresses of their map.
 unsafe extern "C" fn is_host(_: ggml_backend_buffer_type_t) -> bool {
     true
 }
@@ -148,9 +154,13 @@ unsafe extern "C" fn init_tensor(
     tensor: *mut ggml_tensor,
 ) -> ggml_status {
     // SAFETY: ggml passes a buffer that `allocate` made, whose type is ours, whose context is the list
-    // in `ExpertBufferType`, which outlives the model; the tensor is the model's and only this thread
+    // in `HiddenBufferType`, which outlives the model; the tensor is the model's and only this thread
     // has it while loading.
     unsafe {
+        // A view of a loaded tensor, made for a graph, has nothing to hide.
+        if !(*tensor).view_src.is_null() {
+            return sys::GGML_STATUS_SUCCESS;
+        }
         let buffer_type = (*buffer.cast::<Buffer>()).buffer_type.cast::<BufferType>();
         let placed = &*(*buffer_type).context.cast::<Mutex<Placed>>();
         placed
@@ -163,7 +173,7 @@ unsafe extern "C" fn init_tensor(
     sys::GGML_STATUS_SUCCESS
 }
 
-// The loader has no bytes to set once sizes are hidden, and nothing else may write to the experts.
+// The loader has no bytes to set once sizes are hidden, and nothing else may write to weights.
 unsafe extern "C" fn ignore_memset(
     _: ggml_backend_buffer_t,
     _: *mut ggml_tensor,
@@ -192,13 +202,11 @@ unsafe extern "C" fn ignore_clear(_: ggml_backend_buffer_t, _: u8) {}
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::CStr;
-
     use super::*;
 
     #[test]
     fn ggml_finds_every_function_where_it_expects_it() {
-        let buffer_type = ExpertBufferType::new();
+        let buffer_type = HiddenBufferType::new(c"bmoe experts");
         // SAFETY: ggml's own functions on a buffer type that outlives the buffer; the tensor lives in
         // its context.
         unsafe {

@@ -1,0 +1,3 @@
+//! Commands, one file each.
+
+pub(crate) mod iobench;
