@@ -55,6 +55,8 @@ pub enum Part {
     Layers,
     /// What telemetry costs.
     Telemetry,
+    /// Samples of where the processor was.
+    Profile,
 }
 
 impl Part {
@@ -67,6 +69,7 @@ impl Part {
             Self::Timed => "timed",
             Self::Layers => "layers",
             Self::Telemetry => "telemetry",
+            Self::Profile => "profile",
         }
     }
 }
@@ -88,8 +91,8 @@ pub struct Contender {
     pub limited: bool,
     /// With the readahead that the machine has; otherwise with the usual one.
     pub own_read_ahead: bool,
-    /// With the long prompt, which uses nearly all experts.
-    pub long_prompt: bool,
+    /// All experts are read into the cache before the prompt.
+    pub warm: bool,
     /// What it writes.
     pub records: Records,
 }
@@ -102,7 +105,7 @@ const BASE: Contender = Contender {
     overlap: true,
     limited: true,
     own_read_ahead: false,
-    long_prompt: false,
+    warm: false,
     records: Records::Trace,
 };
 
@@ -119,12 +122,11 @@ pub const CONTENDERS: &[Contender] = &[
     Contender { name: "stream-serial", overlap: false, ..BASE },
     Contender { name: "stream-off", cache: Cache::Off, ..BASE },
     Contender { name: "stream-off-serial", cache: Cache::Off, overlap: false, ..BASE },
-    Contender { name: "resident-long", long_prompt: true, ..RESIDENT },
     Contender {
-        name: "stream-whole-long",
+        name: "stream-whole",
         cache: Cache::Whole,
         limited: false,
-        long_prompt: true,
+        warm: true,
         ..BASE
     },
     Contender { name: "layers", part: Part::Layers, records: Records::Layers, ..BASE },
@@ -172,6 +174,7 @@ pub const CONTENDERS: &[Contender] = &[
         records: Records::RouteCsv,
         ..RESIDENT
     },
+    Contender { name: "profile-stream", part: Part::Profile, records: Records::Nothing, ..BASE },
 ];
 
 /// Name of the step that measures the disk's ceiling.
@@ -187,7 +190,7 @@ impl Contender {
     /// Whether it starts with nothing in the page cache.
     #[must_use]
     pub fn cold(&self) -> bool {
-        matches!(self.part, Part::Timed | Part::Layers)
+        matches!(self.part, Part::Timed | Part::Layers | Part::Profile)
     }
 
     /// Tokens that it generates. mmap with a large readahead gets an eighth, being a hundred times slower.
@@ -196,7 +199,6 @@ impl Contender {
         match self.part {
             Part::Check => settings.tokens.min(CHECKED_TOKENS),
             _ if self.own_read_ahead => (settings.tokens / 8).max(1),
-            _ if self.long_prompt => (settings.tokens / 2).max(1),
             _ => settings.tokens,
         }
     }
@@ -212,7 +214,7 @@ impl Contender {
         let layers = self.records == Records::Layers;
         RunConfig {
             mode: self.mode,
-            prompt: if self.long_prompt { long_prompt() } else { short_prompt() },
+            prompt: prompt(),
             n_predict: self.tokens(settings),
             threads: settings.threads,
             ctx_tokens: 1024,
@@ -245,9 +247,6 @@ impl Contender {
         if !self.limited {
             label += ", no limit";
         }
-        if self.long_prompt {
-            label += ", long prompt";
-        }
         label
     }
 }
@@ -262,7 +261,7 @@ pub struct Step {
 }
 
 /// Everything to do, in order: checks; then rounds of all that is timed, each beginning with another one; then
-/// telemetry, alternating.
+/// telemetry, alternating; then the profile.
 #[must_use]
 pub fn steps(settings: &Settings, only: &[String]) -> Vec<Step> {
     let wanted = |name: &str, part: Part| {
@@ -299,28 +298,17 @@ pub fn steps(settings: &Settings, only: &[String]) -> Vec<Step> {
         }
         steps.extend(order.iter().map(|c| Step { name: c.name, round }));
     }
+    steps.extend(of(&[Part::Profile]).iter().map(|c| Step { name: c.name, round: 0 }));
     steps
 }
 
-/// A prompt of 64 tokens (of the synthetic models' tokenizer).
-fn short_prompt() -> String {
-    words(SHORT_PROMPT_WORDS, 1)
-}
-
-/// A prompt of as many different words that nearly all experts are used.
-fn long_prompt() -> String {
-    words(LONG_PROMPT_WORDS, 2)
-}
-
-/// Words of one token each.
-const SHORT_PROMPT_WORDS: usize = 64;
-const LONG_PROMPT_WORDS: usize = 640;
-
-/// Words of the synthetic models' vocabulary: two syllables, each of which is a token with its space.
-fn words(count: usize, seed: u64) -> String {
+/// A prompt of 64 tokens: words of the synthetic models' vocabulary, two syllables, each of which is a token with
+/// its space.
+fn prompt() -> String {
+    const WORDS: usize = 64;
     const CONSONANTS: &[u8] = b"bdfghjklmnprstvwyz";
     const VOWELS: &[u8] = b"aeiou";
-    let mut state = seed;
+    let mut state = 1_u64;
     let mut below = |n: usize| {
         // Knuth's generator; its upper bits are the good ones.
         state =
@@ -328,7 +316,7 @@ fn words(count: usize, seed: u64) -> String {
         ((state >> 33) as usize) % n
     };
     let mut text = String::new();
-    for _ in 0..count {
+    for _ in 0..WORDS {
         text.push(' ');
         for _ in 0..2 {
             text.push(char::from(CONSONANTS[below(CONSONANTS.len())]));

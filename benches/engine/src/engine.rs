@@ -29,6 +29,8 @@ pub struct Engine {
 
 /// What is started.
 pub struct Job<'a> {
+    /// Words in front of the engine, of a program that starts it.
+    pub before: Vec<OsString>,
     /// Arguments.
     pub args: Vec<OsString>,
     /// Control group to start in.
@@ -79,30 +81,21 @@ impl Engine {
         Ok(Self { path, version, sha256 })
     }
 
-    /// Whether it has a command.
-    #[must_use]
-    pub fn knows(&self, command: &str) -> bool {
-        let mut probe = Command::new(&self.path);
-        probe.args([command, "--help"]).stdin(Stdio::null());
-        probe.output().is_ok_and(|o| o.status.success())
-    }
-
     /// Starts it and waits for its end.
     ///
     /// # Errors
     /// It can't be started, or a signal stopped this program.
     pub fn run(&self, job: Job<'_>) -> Result<Ended, BenchError> {
         let log = File::create(job.log).map_err(BenchError::io("write", job.log))?;
-        let mut command = match job.group {
-            None => Command::new(&self.path),
-            Some(group) => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
-                shell.arg(group.procs()).arg(&self.path);
-                shell
-            }
-        };
-        command.args(&job.args).stdin(Stdio::null()).stderr(log);
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(group) = job.group {
+            words.extend(["sh", "-c", "echo $$ > \"$0\" && exec \"$@\""].map(Into::into));
+            words.push(group.procs().into());
+        }
+        words.extend(job.before);
+        words.push(self.path.clone().into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(&job.args).stdin(Stdio::null()).stderr(log);
         command.stdout(if job.listen { Stdio::piped() } else { Stdio::null() });
         let child = command.spawn().map_err(BenchError::io("start", &self.path))?;
         let mut child = KillOnDrop(child);

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use bmoe_synth::{Shape, WriteOptions};
+use bmoe_trace::profile::Profile;
+use bmoe_trace::record::{LayerShape, ModelShape};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::data::{ModelFacts, SliceFacts};
@@ -69,4 +71,29 @@ pub fn make(model: &ModelFacts, folder: &Path) -> Result<PathBuf, BenchError> {
     bmoe_synth::write_model(&shape, &options, &mut |done| bar.set_position(done.written_bytes))?;
     bar.finish_and_clear();
     Ok(path)
+}
+
+/// A profile that names every expert of the model.
+///
+/// # Errors
+/// There is no such shape, or it has fewer layers.
+pub fn all_experts(shape_name: &str, layers: u32) -> Result<String, BenchError> {
+    let shape = Shape::builtin(shape_name)?;
+    let plan = bmoe_synth::plan(&shape, Some(layers), None)?;
+    let mut of_layer: Vec<u32> = plan.tensors.iter().filter_map(|t| t.expert_layer).collect();
+    of_layer.sort_unstable();
+    of_layer.dedup();
+    let layers_of = |(layer, expert_bytes): (u32, &u64)| LayerShape { layer, expert_bytes: *expert_bytes };
+    let model = ModelShape {
+        arch: shape.arch.name().to_owned(),
+        n_layer: layers,
+        n_expert: shape.dims.experts,
+        n_expert_used: shape.dims.experts_used,
+        file_bytes: plan.file_bytes,
+        dense_bytes: 0,
+        layers: of_layer.into_iter().zip(&plan.expert_bytes).map(layers_of).collect(),
+    };
+    let mut profile = Profile::new(&model);
+    profile.uses.iter_mut().flatten().for_each(|uses| *uses = 1);
+    Ok(profile.to_json())
 }

@@ -150,10 +150,10 @@ fn speed(results: &Results<'_>) -> [Bar; 2] {
 fn whole(results: &Results<'_>) -> Bar {
     let (mut own, mut base) = (Vec::new(), Vec::new());
     let mut all = 0;
-    for entry in results.of("stream-whole-long") {
+    for entry in results.of("stream-whole") {
         let Some(run) = &entry.run else { continue };
         let Some(other) = results
-            .of("resident-long")
+            .of("resident")
             .filter(|e| e.round == entry.round)
             .find_map(|e| e.run.as_ref().filter(|r| r.text == run.text))
         else {
@@ -229,7 +229,7 @@ fn device(results: &Results<'_>) -> Bar {
 
 fn bytes(results: &Results<'_>) -> [Bar; 2] {
     let streams =
-        ["stream", "stream-serial", "stream-off", "stream-off-serial", "stream-whole-long"];
+        ["stream", "stream-serial", "stream-off", "stream-off-serial", "stream-whole"];
     let over = |r: &Run| sum(&r.steps.device_read_bytes) / sum(&r.steps.expert_read_bytes);
     let worst = |values: Vec<f64>| range(&values).map(|(_, worst)| worst);
     let read = streams.iter().flat_map(|n| results.runs(n)).map(over).filter(|o| o.is_finite());
@@ -280,7 +280,7 @@ fn start(results: &Results<'_>) -> [Bar; 3] {
     let dense = results.median("stream", |r| r.dense_read_ns as f64 / 1e9);
     let rest = results.median("stream", |r| r.load_ns.saturating_sub(r.dense_read_ns) as f64 / 1e9);
     let first = |name| results.median(name, |r| r.first_token_ns as f64 / 1e9);
-    let experts: Vec<f64> = ["stream", "stream-off", "stream-whole-long"]
+    let experts: Vec<f64> = ["stream", "stream-off"]
         .iter()
         .flat_map(|n| results.runs(n))
         .map(|r| r.load_expert_bytes as f64)

@@ -141,19 +141,16 @@ fn holds(results: &Results<'_>, bars: &[bars::Bar], perf: bool) -> String {
 /// Whether all contenders generated the same.
 fn equality(results: &Results<'_>) -> String {
     let mut text = "## Equality\n\n".to_owned();
-    let (mut compared, mut unequal) = (0, Vec::new());
-    for long in [false, true] {
-        let runs: Vec<(&str, &str)> = CONTENDERS
-            .iter()
-            .filter(|c| c.long_prompt == long)
-            .flat_map(|c| results.runs(c.name).map(|r| (c.name, r.text.as_str())))
-            .collect();
-        // Shorter runs are compared as far as they go.
-        let Some((_, longest)) = runs.iter().max_by_key(|(_, text)| text.len()) else { continue };
-        compared += runs.len();
-        unequal
-            .extend(runs.iter().filter(|(_, t)| !longest.starts_with(*t)).map(|(name, _)| *name));
-    }
+    let runs: Vec<(&str, &str)> = CONTENDERS
+        .iter()
+        .flat_map(|c| results.runs(c.name).map(|r| (c.name, r.text.as_str())))
+        .collect();
+    // Shorter runs are compared as far as they go.
+    let longest = runs.iter().map(|(_, text)| *text).max_by_key(|text| text.len());
+    let longest = longest.unwrap_or_default();
+    let compared = runs.len();
+    let mut unequal: Vec<&str> =
+        runs.iter().filter(|(_, t)| !longest.starts_with(*t)).map(|(name, _)| *name).collect();
     unequal.dedup();
     if unequal.is_empty() {
         let _ = writeln!(text, "The texts of all {compared} runs are equal, as far as each goes.");
@@ -235,8 +232,8 @@ const DEFINITIONS: &str = "\
   reads fill pages that the system has yet to hand out. Without a cache it is the whole run.
 - **× mmap, × resident**: over the medians of those rows. mmap with a large readahead runs an eighth of the tokens; no
   ratio is made from it.
-- **long prompt**: a prompt of many different words, so that nearly all experts are in the cache when decoding begins.
-  Bar 2 takes those steps in which nothing was read, and the same steps of the resident run.
+- **all experts cached**: they are read into the cache before the prompt (a profile that names them all, in the time
+  of loading). Bar 2 takes those steps in which nothing was read, and the same steps of the resident run.
 - **bound** (bar 3): for each token the sum over its layers of dense + max(experts, reads), and what belongs to no
   layer. *Reads* of a layer are the union of the times from asking for a read to its end. Looking up and asking for
   reads, sampling and telemetry are in the wall time, not in the bound.

@@ -53,7 +53,7 @@ pub fn rates(results: &Results<'_>) -> String {
         let runs: Vec<&Run> = results.runs(name).collect();
         let own = results.rate(name);
         let against = |base: &'static str| {
-            let base = if contender.long_prompt || contender.own_read_ahead {
+            let base = if contender.own_read_ahead {
                 None
             } else {
                 results.rate(base)
