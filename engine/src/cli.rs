@@ -165,6 +165,9 @@ pub(crate) struct RunArgs {
     /// Write the experts that every token used as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) route_trace: Option<PathBuf>,
+    /// Write how often each expert was used, for --warm-profile
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_profile: Option<PathBuf>,
     /// Write everything as a binary trace
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -179,11 +182,15 @@ impl RunArgs {
     /// # Errors
     /// The first such output.
     pub(crate) fn check_outputs(&self) -> Result<(), EngineError> {
-        let outputs: Vec<(&str, &Path)> =
-            [("--trace", &self.trace), ("--csv", &self.csv), ("--route-trace", &self.route_trace)]
-                .into_iter()
-                .filter_map(|(option, path)| Some((option, path.as_deref()?)))
-                .collect();
+        let outputs: Vec<(&str, &Path)> = [
+            ("--trace", &self.trace),
+            ("--csv", &self.csv),
+            ("--route-trace", &self.route_trace),
+            ("--save-profile", &self.save_profile),
+        ]
+        .into_iter()
+        .filter_map(|(option, path)| Some((option, path.as_deref()?)))
+        .collect();
         for (i, (option, path)) in outputs.iter().enumerate() {
             let mut start = [0; 4];
             let is_model = path.is_file()

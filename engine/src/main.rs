@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bmoe_engine::EngineError;
 use bmoe_engine::run::{
-    Engine, Lines, MetricsFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
+    Engine, Lines, MetricsFile, ProfileFile, RecordSink, RouteFile, RunOptions, TraceFile, generate,
 };
 use bmoe_engine::serve::serve;
 use bmoe_trace::RunConfig;
@@ -85,6 +85,9 @@ fn run(
     }
     if let Some(path) = &args.route_trace {
         sinks.push(Box::new(RouteFile::new(path)));
+    }
+    if let Some(path) = &args.save_profile {
+        sinks.push(Box::new(ProfileFile::new(path)));
     }
     let mut sinks: Vec<&mut dyn RecordSink> = sinks.iter_mut().map(|s| &mut **s as _).collect();
     let options = RunOptions { started, verbose: args.verbose, stop, ..RunOptions::default() };

@@ -14,6 +14,7 @@ pub mod command;
 pub mod config;
 pub mod csv;
 pub mod line;
+pub mod profile;
 pub mod record;
 mod setting;
 

@@ -110,6 +110,10 @@ pub struct LoadRecord {
     pub io_engine: IoEngineUsed,
     /// Resident memory of the process when loading is done.
     pub rss_bytes: u64,
+    /// Expert bytes that a warm profile had read into the cache.
+    pub preloaded_bytes: u64,
+    /// Part of `load_ns` that this took.
+    pub preload_ns: u64,
 }
 
 /// Whether reads bypass the page cache.

@@ -127,6 +127,8 @@ pub(crate) fn records(
             event_room_bytes: if stream { 24 * MIB } else { 0 },
             direct_io: if stream { DirectIo::Used } else { DirectIo::NotApplicable },
             rss_bytes: 120 * MIB + budget,
+            preloaded_bytes: 0,
+            preload_ns: 0,
         }),
     ];
     let mut routing = Random::new(7);

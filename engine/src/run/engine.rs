@@ -17,6 +17,7 @@ use super::cores::{Cores, Pinned};
 use super::generate::RunOptions;
 use super::prepare::{Flash, policy, resolve, shape};
 use super::process::{AddressSpace, bytes_read, rss};
+use super::profile::{self, Preloaded};
 use super::recorder::{Recorder, hex};
 use super::request::{GeneratedToken, Request, TurnReport};
 use super::session::Session;
@@ -323,7 +324,9 @@ fn load(
         config: config.clone(),
         model: shape(info, config.n_expert_used),
     };
-    recorder.emit(&Record::Start(Box::new(start)))?;
+    recorder.emit(&Record::Start(Box::new(start.clone())))?;
+
+    let profile = profile::load(config, &start.model)?;
 
     let flash = match config.mode {
         Mode::Stream => Some(Flash::open(config, info, cores, &options.faults)?),
@@ -370,6 +373,7 @@ fn load(
     let mut context = Context::new(Rc::new(model), params, hook)?;
     // The cache comes last: a size chosen from what is available knows what everything else takes.
     let (mut cache_budget_bytes, mut event_room_bytes, mut keeper) = (0, 0, None);
+    let mut preloaded = Preloaded::default();
     if let Some(flash) = flash {
         let plan = match config.cache_mib {
             CacheBudget::Mib(_) => {
@@ -388,7 +392,14 @@ fn load(
             overlap: config.overlap,
             poison: options.poison,
         };
-        context.hook().set_store(flash.into_store(info, plan, store_options)?);
+        let mut store = flash.into_store(info, plan, store_options)?;
+        if let Some(profile) = &profile {
+            preloaded = profile::preload(&mut store, profile, &cancelled)?;
+            if let Some(error) = EngineError::interrupted(stop.load(Ordering::Relaxed)) {
+                return Err(error);
+            }
+        }
+        context.hook().set_store(store);
     }
     let (dense_read_bytes, expert_read_bytes) = loaded_bytes(config, info, read_bytes);
     recorder.emit(&Record::Load(LoadRecord {
@@ -401,6 +412,8 @@ fn load(
         direct_io,
         io_engine,
         rss_bytes: rss().0,
+        preloaded_bytes: preloaded.bytes,
+        preload_ns: preloaded.took.as_nanos() as u64,
     }))?;
     let think_control = template.as_ref().map_or(ThinkControl::None, ChatTemplate::think_control);
     recorder.event(&Event::Opened { think_control })?;

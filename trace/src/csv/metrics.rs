@@ -281,6 +281,8 @@ mod tests {
             direct_io,
             io_engine: IoEngineUsed::Pread,
             rss_bytes: 30 << 20,
+            preloaded_bytes: 0,
+            preload_ns: 0,
         })
     }
 

@@ -253,7 +253,8 @@ impl Frames {
         if whole { Ok(()) } else { queue.take_error().map_or(Ok(()), Err) }
     }
 
-    fn wait_idle(&mut self) {
+    /// Blocks until no read is waiting or running, reading on this thread too.
+    pub(super) fn wait_idle(&mut self) {
         let start = Instant::now();
         self.lanes.drain();
         self.blocked_ns += start.elapsed().as_nanos() as u64;

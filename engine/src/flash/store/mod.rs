@@ -19,6 +19,7 @@
 mod ahead;
 mod frames;
 mod resize;
+mod warm;
 
 use std::sync::Arc;
 use std::time::Instant;
