@@ -34,6 +34,7 @@ fn progress(reasoning: &str, text: &str) -> Line {
         step: 1,
         steps: 9,
         wall_ms: 1.0,
+        io_wait_ms: -1.0,
         io_ms: -1.0,
         compute_ms: 1.0,
         mgmt_ms: -1.0,
@@ -131,7 +132,8 @@ impl Place {
 #[test]
 fn messages_are_answered_and_commands_followed() {
     let place = Place::new();
-    let typed = "Hello\n\n/stats\n/clear\nthink \"hard\"\n/dance\nreject this\n/quit\nnever asked\n";
+    let typed =
+        "Hello\n\n/stats\n/clear\nthink \"hard\"\n/dance\nreject this\n/quit\nnever asked\n";
     let options = ["m.gguf", "-n", "20", "--think", "off", "--", "--cache-mb", "100"];
     let (code, out, err) = place.chat(&options, typed);
     assert_eq!(code, Some(0), "{err}");
@@ -145,7 +147,10 @@ fn messages_are_answered_and_commands_followed() {
         asked[0],
         r#"{"cmd":"generate","id":1,"prompt":"Hello","n_predict":20,"think":false,"clear_kv":false}"#
     );
-    assert!(asked[1].contains(r#""prompt":"think \"hard\"""#) && asked[1].contains(r#""clear_kv":true"#));
+    assert!(
+        asked[1].contains(r#""prompt":"think \"hard\"""#)
+            && asked[1].contains(r#""clear_kv":true"#)
+    );
     assert!(asked[2].contains("reject this") && asked[2].contains(r#""clear_kv":false"#));
     assert_eq!(asked[3..], [r#"{"cmd":"close"}"#]);
 }

@@ -122,13 +122,7 @@ pub const CONTENDERS: &[Contender] = &[
     Contender { name: "stream-serial", overlap: false, ..BASE },
     Contender { name: "stream-off", cache: Cache::Off, ..BASE },
     Contender { name: "stream-off-serial", cache: Cache::Off, overlap: false, ..BASE },
-    Contender {
-        name: "stream-whole",
-        cache: Cache::Whole,
-        limited: false,
-        warm: true,
-        ..BASE
-    },
+    Contender { name: "stream-whole", cache: Cache::Whole, limited: false, warm: true, ..BASE },
     Contender { name: "layers", part: Part::Layers, records: Records::Layers, ..BASE },
     Contender {
         name: "layers-serial",

@@ -207,6 +207,7 @@ mod tests {
             cache_resident_bytes: 0,
             cache_budget_bytes: 0,
             rss_bytes: 0,
+            memory: bmoe_trace::record::MemoryState::default(),
         };
         writer.write(&Record::Token(token)).unwrap();
         let error = run(&writer.into_inner()[..]).unwrap_err();

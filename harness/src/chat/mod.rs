@@ -230,7 +230,7 @@ impl<W: Write> Chat<'_, W> {
                     Line::Progress(progress) => self.screen.delta(&progress)?,
                     Line::Done(done) => {
                         self.screen.done(&done)?;
-                        self.last = Some(*done);
+                        self.last = Some(done);
                         return Ok(());
                     }
                     Line::Error(error) if error.fatal => self.connection.failed(error.msg),
