@@ -181,6 +181,9 @@ architectures! {
     mellum: Mellum,
     maple: Maple,
     jamba: Jamba,
+    mistral3: Mistral3,
+    deepseek2_ocr: DeepSeek2Ocr,
+    arctic: Arctic,
     grovemoe: GroveMoe,
 }
 
