@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bmoe_trace::RunConfig;
 
 use crate::data::{RunRow, TokenRow};
-use crate::result_set::{CellRecord, Verdict};
+use crate::result_set::{CellRecord, LoadAverage, Verdict};
 use crate::stats::{Rates, mean};
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -68,6 +68,14 @@ impl Cell<'_> {
     /// The attempts that ran to their end with the right text.
     pub fn valid(&self) -> impl Iterator<Item = &CellRecord> {
         self.attempts.iter().copied().filter(|a| a.verdict == Verdict::Valid)
+    }
+
+    /// How busy the machine was before and after its valid attempts, on average.
+    #[must_use]
+    pub fn load_average(&self) -> Option<(f64, f64)> {
+        let loads: Vec<_> = self.valid().filter_map(|a| a.load_average).collect();
+        let mean_of = |of: fn(&LoadAverage) -> f64| mean(&loads.iter().map(of).collect::<Vec<_>>());
+        mean_of(|l| l.start).zip(mean_of(|l| l.end))
     }
 
     /// How the cell's attempts ended, with what the data lack of the valid ones (by repetition) and the
@@ -164,7 +172,7 @@ pub struct PerToken {
     pub wall_s: f64,
     /// Computing.
     pub compute_s: f64,
-    /// Blocked on expert reads; `None` in modes that read no experts themselves.
+    /// Blocked on expert reads, or stalled for them under overlap; `None` in modes that read no experts themselves.
     pub io_wait_s: Option<f64>,
     /// Cache management; `None` as for `io_wait_s`.
     pub mgmt_s: Option<f64>,
@@ -180,6 +188,14 @@ pub struct PerToken {
     pub device_read_mib: Option<f64>,
     /// Read operations; `None` as for `io_wait_s`.
     pub reads: Option<f64>,
+    /// Experts read ahead of need; `None` as for `io_wait_s`, or when it was not recorded, as below.
+    pub speculated: Option<f64>,
+    /// MiB of their slices.
+    pub speculated_mib: Option<f64>,
+    /// Hits on experts that had been read ahead.
+    pub speculated_hits: Option<f64>,
+    /// Experts read ahead that left the cache unused.
+    pub speculated_wasted: Option<f64>,
     /// Major page faults.
     pub major_faults: f64,
 }
@@ -221,6 +237,22 @@ pub struct Figures {
     pub event_room_mib: Option<f64>,
     /// How experts were read, as in the trace.
     pub direct_io: Option<String>,
+    /// What handed the reads to the kernel, as in the trace.
+    pub io_engine: Option<String>,
+    /// Reads overlapped with computation.
+    pub overlaps: bool,
+    /// Experts were read ahead of need.
+    pub speculates: bool,
+    /// Reads or computation were recorded, which takes time of its own.
+    pub perturbed: bool,
+    /// Which experts stay in the cache; `None` without a cache.
+    pub cache_policy: Option<String>,
+    /// Most changes of the cache's budget in any run; `None` = not recorded.
+    pub cache_resizes: Option<u32>,
+    /// Lowest budget at the end of any run, MiB; `None` without a cache or when it was not recorded.
+    pub last_budget_mib: Option<f64>,
+    /// Rate that the decode steps' reads reached while any was outstanding, MiB/s.
+    pub read_rate_mib_s: Option<f64>,
 }
 
 impl Figures {
@@ -268,7 +300,29 @@ impl Figures {
             peak_cache_mib: highest(&|r| r.peak_cache_bytes).filter(|_| cached),
             event_room_mib: highest(&|r| r.event_room_bytes).filter(|_| streams),
             direct_io: first.direct_io.clone(),
+            io_engine: first.io_engine.clone(),
+            overlaps: first.overlap == Some(true),
+            speculates: sum(|t| t.speculated).is_some_and(|n| n > 0),
+            perturbed: rows().any(|r| r.perturbed == Some(true)),
+            cache_policy: first.cache_policy.clone().filter(|_| cached),
+            cache_resizes: rows().filter_map(|r| r.cache_resizes).max(),
+            last_budget_mib: runs
+                .iter()
+                .filter_map(|(_, tokens)| tokens.last()?.cache_budget_bytes)
+                .min()
+                .filter(|_| cached)
+                .map(|bytes| bytes as f64 / MIB),
+            read_rate_mib_s: sum(|t| t.device_read_bytes)
+                .zip(sum(|t| t.io_active_ns).filter(|ns| *ns > 0))
+                .map(|(bytes, ns)| bytes as f64 / MIB / (ns as f64 / 1e9)),
         })
+    }
+
+    /// The lowest and the highest mean rate of a single run.
+    #[must_use]
+    pub fn run_range(&self) -> Option<(f64, f64)> {
+        let low = self.run_means.iter().copied().min_by(f64::total_cmp);
+        low.zip(self.run_means.iter().copied().max_by(f64::total_cmp))
     }
 }
 
@@ -293,6 +347,10 @@ impl PerToken {
             read_mib: measured(|t| t.expert_read_bytes, MIB),
             device_read_mib: measured(|t| t.device_read_bytes, MIB),
             reads: measured(|t| t.reads, 1.0),
+            speculated: measured(|t| t.speculated, 1.0),
+            speculated_mib: measured(|t| t.speculated_bytes, MIB),
+            speculated_hits: measured(|t| t.speculated_hits, 1.0),
+            speculated_wasted: measured(|t| t.speculated_wasted, 1.0),
             major_faults: per(|t| t.major_faults, 1.0),
         })
     }

@@ -76,8 +76,8 @@ pub enum AnalysisError {
     },
     /// A Parquet file of another version.
     #[error(
-        "{}: schema version {found} is not version {supported}, the one that this program reads (render \
-         it with the program that wrote it; or, to keep only the runs whose traces are in runs/, delete \
+        "{}: schema version {found} is not one of 1 to {supported}, which this program reads (render it \
+         with the program that wrote it; or, to keep only the runs whose traces are in runs/, delete \
          the folder's data/ and run `bmoe report` again)",
         path.display()
     )]
@@ -86,7 +86,7 @@ pub enum AnalysisError {
         path: PathBuf,
         /// What the file says.
         found: String,
-        /// What this program reads.
+        /// The newest version that this program reads.
         supported: u32,
     },
     /// A picture can't be drawn.

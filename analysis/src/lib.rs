@@ -13,6 +13,7 @@ pub mod cells;
 pub mod data;
 pub mod error;
 pub mod journal;
+mod markdown;
 pub mod plots;
 pub mod report;
 pub mod result_set;

@@ -129,6 +129,7 @@ fn model_part<'a>(
             model: name,
             cell: cell.name,
             streams: row.mode == "stream",
+            overlaps: row.overlap == Some(true),
             cached: row.cache_budget_bytes.is_some_and(|b| b > 0),
         };
         let file = pictures.add(&format!("{name} {} timeline", cell.name), || timeline.render())?;

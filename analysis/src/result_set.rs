@@ -7,6 +7,7 @@
 //! DIR/data/runs.parquet    one row per run
 //! DIR/data/tokens.parquet  one row per decode step
 //! DIR/data/routes.parquet  one row per (run, event, token, slot)
+//! DIR/data/{scores,reads,compute,budgets}.parquet   when a run recorded such things
 //! DIR/runs/<cell>/         run.toml, trace.bin, engine.log of each attempt (can be deleted afterwards)
 //! DIR/report.md, DIR/plots/*.svg|png
 //! ```
@@ -80,6 +81,19 @@ pub struct CellRecord {
     pub started_unix_ms: u64,
     /// Length of the attempt, process start to end.
     pub wall_s: f64,
+    /// How busy the machine was; `None` = nobody asked, or it does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_average: Option<LoadAverage>,
+}
+
+/// Processes that ran or wanted to, averaged over the last minute, as the kernel counts them. The engine's
+/// own threads are among them at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LoadAverage {
+    /// Before the engine started.
+    pub start: f64,
+    /// When it had ended.
+    pub end: f64,
 }
 
 /// The machine that a matrix ran on. `None` = it could not be read there.

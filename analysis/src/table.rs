@@ -1,8 +1,7 @@
 //! Markdown tables of a model's cells.
 
-use std::fmt::Write as _;
-
-use crate::cells::{Cell, Figures, Shortfall};
+use crate::cells::{Cell, Figures, PerToken, Shortfall};
+use crate::markdown::Markdown;
 use crate::stats::Rates;
 
 /// What stands where nothing was measured.
@@ -19,153 +18,200 @@ pub struct Row<'a> {
     pub shortfalls: Vec<(u32, Shortfall)>,
 }
 
+impl Row<'_> {
+    fn rates(&self) -> Option<Rates> {
+        self.figures.as_ref()?.rates
+    }
+
+    fn token(&self) -> Option<PerToken> {
+        self.figures.as_ref()?.per_token
+    }
+}
+
+/// A column: its heading, and what stands in it for a row.
+struct Column<'a> {
+    heading: &'static str,
+    left: bool,
+    text: Box<dyn Fn(&Row<'_>) -> String + 'a>,
+}
+
+/// A column of numbers.
+fn column<'a>(heading: &'static str, text: impl Fn(&Row<'_>) -> String + 'a) -> Column<'a> {
+    Column { heading, left: false, text: Box::new(text) }
+}
+
+/// A column of words.
+fn words<'a>(heading: &'static str, text: impl Fn(&Row<'_>) -> String + 'a) -> Column<'a> {
+    Column { left: true, ..column(heading, text) }
+}
+
+/// The table of some rows; empty without any.
+fn table<'r, 'a: 'r>(columns: &[Column<'_>], rows: impl Iterator<Item = &'r Row<'a>>) -> String {
+    let headings: Vec<&str> = columns.iter().map(|c| c.heading).collect();
+    let mut table = Markdown::new(&headings);
+    for (index, _) in columns.iter().enumerate().filter(|(_, c)| c.left) {
+        table.left_aligned(index);
+    }
+    for row in rows {
+        table.row(&columns.iter().map(|c| (c.text)(row)).collect::<Vec<_>>());
+    }
+    table.finish()
+}
+
+/// Whether some cell's figures have a property, so that a column of it says something.
+fn any(rows: &[Row<'_>], has: impl Fn(&Figures) -> bool) -> bool {
+    rows.iter().filter_map(|r| r.figures.as_ref()).any(has)
+}
+
 /// The benchmark table: one row per cell, cells without a valid run with their reason.
 #[must_use]
 pub fn benchmark(rows: &[Row<'_>]) -> String {
-    let baseline = rows
-        .iter()
-        .find(|r| r.cell.baseline)
-        .and_then(|r| r.figures.as_ref()?.rates)
-        .map(|rates| rates.mean);
-    let mut table = Markdown::new(&[
-        "configuration",
-        "tok/s mean",
-        "× baseline",
-        "min",
-        "max",
-        "median",
-        "p5",
-        "p95",
-        "hit %",
-        "MiB/token",
-        "compute + I/O s/token",
-        "first token s",
-        "peak RSS MiB",
-        "verdict",
-    ]);
-    table.left_aligned(13);
-    for Row { cell, figures, shortfalls } in rows {
-        let figures = figures.as_ref();
-        let rates = figures.and_then(|f| f.rates);
-        let token = figures.and_then(|f| f.per_token);
-        let rate = |of: fn(&Rates) -> f64| number(rates.as_ref().map(of), 2);
-        let speed_up = rates.zip(baseline).map(|(rates, base)| rates.mean / base);
-        table.row(&[
-            name(cell),
-            figures.map_or(NONE.to_owned(), mean_rate),
-            if cell.baseline && speed_up.is_some() { "1".to_owned() } else { number(speed_up, 2) },
-            rate(|r| r.min),
-            rate(|r| r.max),
-            rate(|r| r.median),
-            rate(|r| r.p5),
-            rate(|r| r.p95),
-            percent(figures.and_then(|f| f.hit_rate)),
-            mib(token.and_then(|t| t.read_mib)),
-            token.map_or(NONE.to_owned(), |t| {
-                format!("{:.3} + {}", t.compute_s, number(t.io_wait_s, 3))
-            }),
-            number(figures.and_then(|f| f.first_token_s), 2),
-            mib(figures.and_then(|f| f.peak_rss_mib)),
-            cell.verdict(shortfalls),
-        ]);
-    }
-    table.finish()
+    let baseline = rows.iter().find(|r| r.cell.baseline).and_then(Row::rates).map(|r| r.mean);
+    let speed_up = move |row: &Row<'_>| {
+        let speed_up = row.rates().zip(baseline).map(|(rates, base)| rates.mean / base);
+        match speed_up {
+            Some(_) if row.cell.baseline => "1".to_owned(),
+            speed_up => number(speed_up, 2),
+        }
+    };
+    let rate = |of: fn(&Rates) -> f64| move |row: &Row<'_>| number(row.rates().as_ref().map(of), 2);
+    let columns = [
+        words("configuration", name),
+        column("tok/s mean", |r| r.figures.as_ref().map_or(NONE.to_owned(), mean_rate)),
+        column("× baseline", speed_up),
+        column("min", rate(|r| r.min)),
+        column("max", rate(|r| r.max)),
+        column("median", rate(|r| r.median)),
+        column("p5", rate(|r| r.p5)),
+        column("p95", rate(|r| r.p95)),
+        column("hit %", figure(|f| percent(f.hit_rate))),
+        column("MiB/token", |r| mib(r.token().and_then(|t| t.read_mib))),
+        column("compute + I/O s/token", |r| {
+            let stalls = r.figures.as_ref().is_some_and(|f| f.overlaps);
+            r.token().map_or(NONE.to_owned(), |t| {
+                let waits = number(t.io_wait_s, 3);
+                format!("{:.3} + {waits}{}", t.compute_s, if stalls { " (stall)" } else { "" })
+            })
+        }),
+        column("first token s", figure(|f| number(f.first_token_s, 2))),
+        column("peak RSS MiB", figure(|f| mib(f.peak_rss_mib))),
+        words("verdict", |r| r.cell.verdict(&r.shortfalls)),
+    ];
+    table(&columns, rows.iter())
 }
 
 /// Where the time of an average decode token goes, and what its reads were; cells with tokens only.
 #[must_use]
 pub fn per_token(rows: &[Row<'_>]) -> String {
-    let mut table = Markdown::new(&[
-        "configuration",
-        "wall ms",
-        "compute ms",
-        "I/O wait ms",
-        "cache management ms",
-        "other ms",
-        "lanes busy ms",
-        "CPU ms",
-        "reads",
-        "MiB transferred",
-        "decode hit %",
-        "major faults",
+    let token = |of: fn(&PerToken) -> Option<f64>, unit: f64, decimals: usize| {
+        move |row: &Row<'_>| number(row.token().as_ref().and_then(of).map(|v| v * unit), decimals)
+    };
+    let ms = |of| token(of, 1e3, 2);
+    let overlaps = |row: &Row<'_>| row.figures.as_ref().is_some_and(|f| f.overlaps);
+    let wait = move |stalls: bool| {
+        move |row: &Row<'_>| {
+            let wait = row.token().and_then(|t| t.io_wait_s).filter(|_| overlaps(row) == stalls);
+            number(wait.map(|s| s * 1e3), 2)
+        }
+    };
+    let mut columns = vec![
+        words("configuration", name),
+        column("wall ms", ms(|t| Some(t.wall_s))),
+        column("compute ms", ms(|t| Some(t.compute_s))),
+        column("I/O wait ms", wait(false)),
+    ];
+    if any(rows, |f| f.overlaps) {
+        columns.push(column("stall ms", wait(true)));
+    }
+    columns.extend([
+        column("cache management ms", ms(|t| t.mgmt_s)),
+        column("other ms", ms(|t| Some(t.other_s))),
+        column("lanes busy ms", ms(|t| t.lane_busy_s)),
+        column("CPU ms", ms(|t| Some(t.cpu_s))),
+        column("reads", token(|t| t.reads, 1.0, 1)),
+        column("MiB transferred", |r| mib(r.token().and_then(|t| t.device_read_mib))),
     ]);
-    for Row { cell, figures, .. } in rows {
-        let Some((figures, token)) = figures.as_ref().and_then(|f| Some((f, f.per_token?))) else {
-            continue;
-        };
-        let ms = |seconds: Option<f64>| number(seconds.map(|s| s * 1e3), 2);
-        table.row(&[
-            name(cell),
-            ms(Some(token.wall_s)),
-            ms(Some(token.compute_s)),
-            ms(token.io_wait_s),
-            ms(token.mgmt_s),
-            ms(Some(token.other_s)),
-            ms(token.lane_busy_s),
-            ms(Some(token.cpu_s)),
-            number(token.reads, 1),
-            mib(token.device_read_mib),
-            percent(figures.decode_hit_rate),
-            number(Some(token.major_faults), 1),
+    if any(rows, |f| f.read_rate_mib_s.is_some()) {
+        columns.push(column("MiB/s while reading", figure(|f| number(f.read_rate_mib_s, 0))));
+    }
+    columns.push(column("decode hit %", figure(|f| percent(f.decode_hit_rate))));
+    if any(rows, |f| f.speculates) {
+        columns.extend([
+            column("experts read ahead", token(|t| t.speculated, 1.0, 1)),
+            column("MiB ahead", |r| mib(r.token().and_then(|t| t.speculated_mib))),
+            column("of them used", token(|t| t.speculated_hits, 1.0, 1)),
+            column("left unused", token(|t| t.speculated_wasted, 1.0, 1)),
         ]);
     }
-    table.finish()
+    columns.push(column("major faults", token(|t| Some(t.major_faults), 1.0, 1)));
+    table(&columns, rows.iter().filter(|r| r.token().is_some()))
 }
 
 /// What loading and the prompt cost, and the memory for experts; cells with a valid run only.
 #[must_use]
 pub fn start_up(rows: &[Row<'_>]) -> String {
-    let mut table = Markdown::new(&[
-        "configuration",
-        "load s",
-        "dense MiB read",
-        "expert bytes read while loading",
-        "prompt tokens",
-        "prefill s",
-        "prefill tok/s",
-        "cache budget MiB",
-        "peak cache MiB",
-        "event room MiB",
-        "direct I/O",
-    ]);
-    table.left_aligned(10);
-    for Row { cell, figures, .. } in rows {
-        let Some(figures) = figures else { continue };
-        let prefill_rate = figures
-            .prompt_tokens
-            .zip(figures.prefill_s)
-            .filter(|(_, s)| *s > 0.0)
-            .map(|(tokens, s)| f64::from(tokens) / s);
-        table.row(&[
-            name(cell),
-            number(figures.load_s, 2),
-            mib(figures.dense_read_mib),
-            figures.load_expert_read_bytes.map_or(NONE.to_owned(), |b| b.to_string()),
-            figures.prompt_tokens.map_or(NONE.to_owned(), |n| n.to_string()),
-            number(figures.prefill_s, 2),
-            number(prefill_rate, 2),
-            mib(figures.cache_budget_mib),
-            mib(figures.peak_cache_mib),
-            mib(figures.event_room_mib),
-            match figures.direct_io.as_deref() {
-                None | Some("not_applicable") => NONE.to_owned(),
-                Some(how) => how.to_owned(),
-            },
-        ]);
+    let mut columns = vec![
+        words("configuration", name),
+        column("load s", figure(|f| number(f.load_s, 2))),
+        column("dense MiB read", figure(|f| mib(f.dense_read_mib))),
+        column("expert bytes read while loading", figure(|f| text(f.load_expert_read_bytes))),
+        column("prompt tokens", figure(|f| text(f.prompt_tokens))),
+        column("prefill s", figure(|f| number(f.prefill_s, 2))),
+        column(
+            "prefill tok/s",
+            figure(|f| {
+                let timed = f.prompt_tokens.zip(f.prefill_s).filter(|(_, s)| *s > 0.0);
+                number(timed.map(|(tokens, s)| f64::from(tokens) / s), 2)
+            }),
+        ),
+        column("cache budget MiB", figure(|f| mib(f.cache_budget_mib))),
+    ];
+    if any(rows, |f| f.cache_resizes.is_some_and(|n| n > 0)) {
+        columns.push(column("at the end", figure(|f| mib(f.last_budget_mib))));
     }
-    table.finish()
+    let policies = rows.iter().filter_map(|r| r.figures.as_ref()?.cache_policy.as_deref());
+    if policies.collect::<std::collections::BTreeSet<_>>().len() > 1 {
+        columns.push(words("policy", figure(|f| text(f.cache_policy.as_deref()))));
+    }
+    columns.extend([
+        column("peak cache MiB", figure(|f| mib(f.peak_cache_mib))),
+        column("event room MiB", figure(|f| mib(f.event_room_mib))),
+        words("direct I/O", figure(|f| text(used(f.direct_io.as_deref())))),
+    ]);
+    if any(rows, |f| f.io_engine.as_deref().is_some_and(|e| e != "pread" && e != "not_applicable"))
+    {
+        columns.push(words("I/O engine", figure(|f| text(used(f.io_engine.as_deref())))));
+    }
+    let load = |row: &Row<'_>| row.cell.load_average();
+    if rows.iter().any(|r| load(r).is_some()) {
+        columns.push(column("load average", move |r| {
+            load(r).map_or(NONE.to_owned(), |(before, after)| format!("{before:.1} → {after:.1}"))
+        }));
+    }
+    table(&columns, rows.iter().filter(|r| r.figures.is_some()))
 }
 
-fn name(cell: &Cell<'_>) -> String {
+fn used(how: Option<&str>) -> Option<&str> {
+    how.filter(|how| *how != "not_applicable")
+}
+
+fn figure(of: impl Fn(&Figures) -> String) -> impl Fn(&Row<'_>) -> String {
+    move |row| row.figures.as_ref().map_or(NONE.to_owned(), &of)
+}
+
+fn text(value: Option<impl std::fmt::Display>) -> String {
+    value.map_or(NONE.to_owned(), |v| v.to_string())
+}
+
+fn name(row: &Row<'_>) -> String {
+    let cell = &row.cell;
     if cell.baseline { format!("{} (baseline)", cell.name) } else { cell.name.to_owned() }
 }
 
 /// The mean rate, and with repetitions the lowest and highest of their own means.
 fn mean_rate(figures: &Figures) -> String {
     let mean = number(figures.rates.map(|r| r.mean), 2);
-    let low = figures.run_means.iter().copied().min_by(f64::total_cmp);
-    let high = figures.run_means.iter().copied().max_by(f64::total_cmp);
-    match low.zip(high) {
+    match figures.run_range() {
         Some((low, high)) if figures.runs > 1 => format!("{mean} ({low:.2}–{high:.2})"),
         _ => mean,
     }
@@ -182,97 +228,4 @@ fn percent(share: Option<f64>) -> String {
 /// Whole MiB from 100 on, one decimal below.
 pub(crate) fn mib(value: Option<f64>) -> String {
     number(value, if value.is_some_and(|v| v >= 99.95) { 0 } else { 1 })
-}
-
-/// A table being written; the first column is left-aligned, numbers stand on the right.
-pub(crate) struct Markdown {
-    text: String,
-    columns: Vec<String>,
-    left: Vec<bool>,
-    open: bool,
-}
-
-impl Markdown {
-    pub(crate) fn new(columns: &[&str]) -> Self {
-        Self {
-            text: String::new(),
-            columns: columns.iter().map(|c| (*c).to_owned()).collect(),
-            left: (0..columns.len()).map(|column| column == 0).collect(),
-            open: false,
-        }
-    }
-
-    pub(crate) fn left_aligned(&mut self, column: usize) {
-        self.left[column] = true;
-    }
-
-    pub(crate) fn row(&mut self, cells: &[String]) {
-        if !self.open {
-            self.open = true;
-            let columns = self.columns.clone();
-            self.line(&columns);
-            self.text.push('|');
-            for left in &self.left {
-                self.text.push_str(if *left { "---|" } else { "---:|" });
-            }
-            self.text.push('\n');
-        }
-        self.line(cells);
-    }
-
-    pub(crate) fn finish(self) -> String {
-        self.text
-    }
-
-    fn line(&mut self, cells: &[String]) {
-        self.text.push('|');
-        for cell in cells {
-            let _ = write!(self.text, " {} |", escape(cell));
-        }
-        self.text.push('\n');
-    }
-}
-
-/// Text on one line, without characters that move the cursor or turn the direction of writing.
-pub(crate) fn one_line(text: &str) -> String {
-    let moves =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let plain: String = text.chars().map(|c| if moves(c) { ' ' } else { c }).collect();
-    plain.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Text as one line of a table cell or of prose: it ends no cell and opens no HTML. A broken bar stands for
-/// a bar, since a backslash before one means one thing to Markdown and another on a terminal.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    let line = one_line(text).replace('|', "¦");
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c == '<' && chars.peek().is_some_and(|n| n.is_ascii_alphabetic() || "!/?".contains(*n)) {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-    }
-    escaped
-}
-
-/// The same for the text of a link or of a picture, which a bracket would end.
-pub(crate) fn link_text(text: &str) -> String {
-    escape(text).replace('[', "(").replace(']', ")")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_stay_in_their_cell() {
-        let mut table = Markdown::new(&["a", "b"]);
-        table.row(&["x\r\n| y\u{1b}[2J\0 \\| z".into(), "1 < 2 <!-- <b>\u{202e}".into()]);
-        assert_eq!(
-            table.finish(),
-            "| a | b |\n|---|---:|\n| x ¦ y [2J \\¦ z | 1 < 2 \\<!-- \\<b> |\n"
-        );
-        assert_eq!(link_text("a]b [c|"), "a)b (c¦");
-    }
 }

@@ -166,7 +166,7 @@ use Verified::{Gates, Graph, Refused};
 /// Every architecture that has a row, by name.
 pub const ALL: &[Architecture] = &[
     row("afmoe", "Trinity", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
-    row("arctic", "Snowflake Arctic", &[DensePart], Graph),
+    row("arctic", "Snowflake Arctic", &[DensePart], Gates),
     row("bailingmoe", "Ling-lite, Ling-plus", &[SharedExpert, LeadingDense], Gates),
     row(
         "bailingmoe2",
@@ -194,7 +194,7 @@ pub const ALL: &[Architecture] = &[
         &[SharedExpert, LeadingDense, BiasedTopK, GroupedRouting, FusedGateUp, PredictionLayers],
         Gates,
     ),
-    row("deepseek2-ocr", "DeepSeek-OCR", &[SharedExpert, LeadingDense], Graph),
+    row("deepseek2-ocr", "DeepSeek-OCR", &[SharedExpert, LeadingDense, FusedGateUp], Gates),
     row(
         "deepseek32",
         "DeepSeek-V3.2",
@@ -284,7 +284,7 @@ pub const ALL: &[Architecture] = &[
     row("minimax-01", "MiniMax-Text-01", &[BiasedTopK, RecurrentState], Graph),
     row("minimax-m2", "MiniMax-M2", &[BiasedTopK], Gates),
     row("minimax-m3", "MiniMax-M3", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
-    row("mistral3", "Mistral 3 with experts", &[SharedExpert], Graph),
+    row("mistral3", "Mistral 3 with experts", &[SharedExpert], Gates),
     row("mistral4", "Mistral 4", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row(
         "nemotron_h_moe",

@@ -1,7 +1,7 @@
 //! Runs Mixture-of-Experts models larger than memory on stock llama.cpp, reading from flash only the
 //! experts that each token routes to.
 //!
-//! * [`run`]: [`Engine`](run::Engine) opens a model and generates; [`Session`](run::Session) is a
+//! * [`run`]: [`Engine`] opens a model and generates; [`Session`] is a
 //!   conversation; records go to a [`RecordSink`](run::RecordSink). [`generate`] is a run from
 //!   beginning to end.
 //! * [`chat`]: the model's own chat template, and thoughts apart from answers.

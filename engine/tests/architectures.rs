@@ -8,7 +8,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bmoe_engine::arch::{self, Feature, Verified};
 use bmoe_engine::llama::gguf::ModelInfo;
@@ -181,7 +181,70 @@ architectures! {
     mellum: Mellum,
     maple: Maple,
     jamba: Jamba,
+    mistral3: Mistral3,
+    deepseek2_ocr: DeepSeek2Ocr,
+    arctic: Arctic,
     grovemoe: GroveMoe,
+}
+
+#[test]
+fn the_list_of_architectures_is_what_people_read() {
+    insta::assert_snapshot!(arch::table());
+}
+
+/// The same model under another architecture's name, which llama.cpp knows and the registry does not.
+fn renamed(model: &Path, from: &str, to: &str) -> PathBuf {
+    let bytes = std::fs::read(model).unwrap();
+    let data_start = ModelInfo::read(model).unwrap().header_bytes as usize;
+    // The header ends with the last tensor's dimensions, type and offset; padding follows.
+    let last = b"output.weight";
+    let at = bytes[..data_start].windows(last.len()).rposition(|w| w == last).unwrap();
+    let head = &bytes[..at + last.len() + 4 + 2 * 8 + 4 + 8];
+    let (mut out, mut i) = (Vec::new(), 0);
+    while i < head.len() {
+        // Strings have their length in front.
+        let text = head.get(i + 8..i + 8 + from.len());
+        let length = head.get(i..i + 8).map(|l| u64::from_le_bytes(l.try_into().unwrap()));
+        match (text, length) {
+            (Some(text), Some(length))
+                if text == from.as_bytes() && (from.len() as u64..200).contains(&length) =>
+            {
+                out.extend((length - from.len() as u64 + to.len() as u64).to_le_bytes());
+                out.extend(to.as_bytes());
+                i += 8 + from.len();
+            }
+            _ => {
+                out.push(head[i]);
+                i += 1;
+            }
+        }
+    }
+    out.resize(out.len().next_multiple_of(32), 0);
+    out.extend(&bytes[data_start..]);
+    let path = model.with_file_name(format!("{to}.gguf"));
+    std::fs::write(&path, out).unwrap();
+    path
+}
+
+#[test]
+fn an_architecture_without_a_row_streams_after_a_warning() {
+    let folder = common::folder();
+    let known = common::model(folder.path(), &common::tiny("granitemoe"), "known", None);
+    let unknown = renamed(&known, "granitemoe", "granite");
+    assert_eq!(ModelInfo::read(&unknown).unwrap().arch, "granite");
+    assert!(arch::find("granite").is_none());
+    gate("granite", &unknown, &common::config(&unknown, Mode::Resident));
+    for (model, warned) in [(&known, false), (&unknown, true)] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_bmoe-engine"))
+            .args(["generate", "-p", "abc", "-n", "2", "-t", "1", "--ctx", "64", "-m"])
+            .arg(model)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        let expected = "warning: architecture \"granite\" has no row in the registry";
+        assert_eq!(stderr.contains(expected), warned, "{stderr}");
+    }
 }
 
 /// What is tested is what has a tiny model.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
-use bmoe_trace::line::{Done, ErrorLine, Line, Ready};
+use bmoe_trace::line::{Done, ErrorLine, Line, Progress, Ready};
 
 /// A session that says back what it was asked, thinks when it is asked to "think", waits for a cancel when it
 /// is asked for something "long", and fails when it is asked to "break".
@@ -30,12 +30,26 @@ done
 "#;
 
 fn progress(reasoning: &str, text: &str) -> Line {
-    let line = format!(
-        r#"BMOE_PROGRESS {{"step":1,"steps":9,"wall_ms":1.0,"io_ms":-1.0,"compute_ms":1.0,"mgmt_ms":-1.0,
-        "stall_ms":0.0,"read_mb":-1.0,"cache_hit_pct":-1.0,"majflt":0,"cpu_ms":1.0,
-        "delta_reasoning":{reasoning:?},"delta_text":{text:?},"lane_busy_ms":-1.0,"other_ms":0.0}}"#
-    );
-    Line::parse(&line).unwrap()
+    Line::Progress(Progress {
+        step: 1,
+        steps: 9,
+        wall_ms: 1.0,
+        io_wait_ms: -1.0,
+        io_ms: -1.0,
+        compute_ms: 1.0,
+        mgmt_ms: -1.0,
+        stall_ms: 0.0,
+        read_mb: -1.0,
+        cache_hit_pct: -1.0,
+        majflt: 0,
+        cpu_ms: 1.0,
+        dense_resident_frac: -1.0,
+        delta_reasoning: reasoning.to_owned(),
+        delta_text: text.to_owned(),
+        reset: 0,
+        lane_busy_ms: -1.0,
+        other_ms: 0.0,
+    })
 }
 
 fn done(finish: &str) -> Line {

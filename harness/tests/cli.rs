@@ -221,6 +221,11 @@ fn refusals_name_the_next_step() {
     fs::create_dir(place.at("full")).unwrap();
     fs::write(place.at("full/file"), "").unwrap();
     fs::write(place.at("no-model.toml"), MATRIX.replace("a.gguf", "b.gguf")).unwrap();
+    let synthetic = MATRIX.replace("path = \"a.gguf\"", "synth = { shape = \"tiny-qwen3moe\" }");
+    let many = synthetic.replace("n_predict", "n_expert_used = 999\nn_predict");
+    fs::write(place.at("many-experts.toml"), many).unwrap();
+    let cold = MATRIX.replace("n_predict", "warm_profile = \"hot.json\"\nn_predict");
+    fs::write(place.at("no-profile.toml"), cold).unwrap();
     for args in [
         &["run", "missing.toml"][..],
         &["run", "m.toml", "--engine", "nowhere"],
@@ -228,6 +233,8 @@ fn refusals_name_the_next_step() {
         &["run", "m.toml", "--engine", "./engine", "--filter", "("],
         &["run", "m.toml", "--engine", "./engine", "--out", "full"],
         &["run", "no-model.toml", "--engine", "./engine", "--out", "out"],
+        &["run", "many-experts.toml", "--engine", "./engine", "--dry-run"],
+        &["run", "no-profile.toml", "--engine", "./engine", "--dry-run"],
         &["report", "full"],
         &["synth", "--shape", "qwen4"],
         &["synth", "--shape", "tiny-qwen3moe", "--layers", "0"],

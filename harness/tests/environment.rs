@@ -157,3 +157,10 @@ fn file_systems_without_a_number_of_their_own_name_their_disk() {
     assert_eq!(storage("/net/m.gguf").read_ahead_kib, Some(15360));
     assert_eq!(storage("/net/m.gguf").disk.as_deref(), Some("server:/share"));
 }
+
+#[test]
+fn the_load_average_is_that_of_the_last_minute() {
+    let fixture = Fixture::new(&[("/proc/loadavg", "0.42 1.10 2.00 2/345 6789\n")]);
+    assert_eq!(fixture.machine().load_average(), Some(0.42));
+    assert_eq!(Fixture::new(&[]).machine().load_average(), None);
+}

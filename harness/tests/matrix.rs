@@ -92,6 +92,59 @@ fn only_what_varies_is_in_the_names() {
 }
 
 #[test]
+fn a_cell_with_a_name_of_its_own_changes_no_other_name() {
+    let schedule = with(&format!(
+        "{AXES}[[cell]]\nname = \"six experts\"\nmode = \"stream\"\nn_expert_used = 6\noverlap = false\n"
+    ));
+    assert!(names(&schedule).contains(&"six experts"));
+    assert!(names(&schedule).contains(&"stream, cache 128 MiB, 4 lanes"), "{:?}", names(&schedule));
+}
+
+#[test]
+fn names_tell_how_experts_are_kept_and_read() {
+    let schedule = with(
+        "[axes]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [0, 1500, \"auto\"]\n\
+         cache_policy = [\"lru\", \"lfu\"]\n\
+         [[exclude]]\ncache_mib = \"auto\"\ncache_policy = \"lru\"\n\
+         [[cell]]\nmode = \"stream\"\nio_engine = \"uring\"\noverlap = false\nodirect = false\n\
+         [[cell]]\nmode = \"stream\"\ncache_mib = 1500\nprefetch_layers = 2\npredict_experts = 3\n\
+         dense_weights = \"warm\"\n",
+    );
+    assert_eq!(
+        names(&schedule),
+        [
+            "mmap",
+            "stream, cache off, 4 lanes, pread, overlap, dense anon",
+            "stream, cache 1500 MiB, lru, no prefetch, no prediction, 4 lanes, pread, overlap, dense anon",
+            "stream, cache 1500 MiB, lfu, no prefetch, no prediction, 4 lanes, pread, overlap, dense anon",
+            "stream, cache auto, lfu, no prefetch, no prediction, 4 lanes, pread, overlap, dense anon",
+            "stream, cache off, 4 lanes, uring, buffered, overlap off, dense anon",
+            "stream, cache 1500 MiB, lru, prefetch 2, predict 3, 4 lanes, pread, overlap, dense warm",
+        ]
+    );
+}
+
+#[test]
+fn settings_of_sampling_and_profiles_are_named_where_they_vary() {
+    let schedule = without_baseline(
+        "[axes]\nmode = [\"stream\"]\ncache_mib = [9]\nwarm_profile = [\"\", \"p/hot.json\"]\n\
+         sampling = [{}, { temperature = 0.7, seed = 3 }]\n",
+    );
+    assert_eq!(
+        names(&schedule),
+        [
+            "stream, cache 9 MiB, 4 lanes, cold, greedy",
+            "stream, cache 9 MiB, 4 lanes, warm hot.json, greedy",
+            "stream, cache 9 MiB, 4 lanes, cold, temperature 0.7 seed 3",
+            "stream, cache 9 MiB, 4 lanes, warm hot.json, temperature 0.7 seed 3",
+        ]
+    );
+    let lossless: Vec<_> =
+        (0..4).map(|i| schedule.cells[0].same_text(&schedule.cells[i])).collect();
+    assert_eq!(lossless, [true, true, false, false]);
+}
+
+#[test]
 fn ids_depend_on_content_and_on_nothing_else() {
     let ids = |schedule: &Schedule| -> Vec<String> {
         schedule.cells.iter().map(|c| c.id.clone()).collect()
@@ -169,6 +222,12 @@ fn mistakes_are_named() {
         format!("repetitions = 4294967295\n{BASE}{AXES}"),
         format!("repetitions = 4000\n{BASE}{AXES}"),
         format!("{BASE}[axes]\nmode = [\"mmap\"]\n{many}"),
+        format!("{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\nio_ceiling_mib_s = [-1.0]\n"),
+        format!("{BASE}[axes]\nmode = [\"mmap\"]\nio_engine = [\"fast\"]\n"),
+        format!(
+            "{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [9]\ncache_policy = [\"mru\"]\n"
+        ),
+        format!("{BASE}[axes]\nmode = [\"mmap\"]\nsampling = [{{ temp = 1.0 }}]\n"),
     ];
     let messages: Vec<String> = wrong
         .iter()

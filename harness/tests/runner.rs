@@ -12,10 +12,10 @@ use bmoe::runner::{
     Ended, Executor, ExecutorError, Exit, Interrupt, Job, ModelFiles, Observer, Place, Runner,
     Stopped, Summary,
 };
-use bmoe_analysis::result_set::{CellRecord, Verdict};
-use bmoe_trace::RunConfig;
+use bmoe_analysis::result_set::{CellRecord, LoadAverage, Verdict};
 use bmoe_trace::line::{ErrorLine, Line};
 use bmoe_trace::record::Outcome;
+use bmoe_trace::{CacheBudget, RunConfig};
 
 /// What the engine does in one run.
 enum Script {
@@ -55,7 +55,8 @@ impl Executor for Scripted {
         self.configs.push(config.clone());
         let run_id = format!("run-{}", self.configs.len());
         let wall = Duration::from_millis(1500);
-        let ended = |exit, stopped| Ended { exit, stopped, wall, oom_kills: Some(0) };
+        let load_average = Some(LoadAverage { start: 0.25, end: 1.5 });
+        let ended = |exit, stopped| Ended { exit, stopped, wall, oom_kills: Some(0), load_average };
         match self.scripts.pop_front().expect("no run more than the scripts") {
             Script::Says(tokens) => {
                 common::write_trace(job.trace, &common::whole_trace(&run_id, config, &tokens));
@@ -215,7 +216,8 @@ fn repetitions_interleave_and_the_baseline_comes_first() {
     assert_eq!(played.journal, played.summary.records);
     assert_eq!(played.journal[2].run_id.as_deref(), Some("run-3"));
     assert_eq!(played.journal[4].order, 4);
-    assert_eq!(played.configs[2].cache_mib, 8);
+    assert_eq!(played.configs[2].cache_mib, CacheBudget::Mib(8));
+    assert_eq!(played.journal[2].load_average, Some(LoadAverage { start: 0.25, end: 1.5 }));
     assert_eq!(played.configs[2].model, Path::new("models/a.gguf"));
 }
 

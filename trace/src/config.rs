@@ -151,6 +151,18 @@ impl RunConfig {
         })
     }
 
+    /// Whether reads overlap with computation: only where the engine reads experts itself.
+    #[must_use]
+    pub fn overlaps(&self) -> bool {
+        self.mode == Mode::Stream && self.overlap
+    }
+
+    /// Whether what is recorded takes time that a run without it would not take.
+    #[must_use]
+    pub fn perturbed(&self) -> bool {
+        self.io_trace || self.compute_trace != ComputeTrace::Off
+    }
+
     /// The run file's text.
     #[must_use]
     pub fn to_toml(&self) -> String {

@@ -2,7 +2,9 @@
 //!
 //! Names and meanings follow the protocol of the BigMoeOnEdge engine, which existing consumers read;
 //! the fields that this engine measures better stand beside them under names of their own
-//! (`lane_busy_ms`, `other_ms`, ...). What a session is asked for is in
+//! (`io_wait_ms`, `lane_busy_ms`, ...). `io` is blocked time when reads are serial and the summed busy
+//! time of the lanes when they overlap with computation; `stall` exists under overlap only
+//! ([`Published`](crate::record::Published)). What a session is asked for is in
 //! [`crate::command`].
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -81,7 +83,7 @@ pub struct Progress {
     pub steps: u32,
     /// The whole step.
     pub wall_ms: f64,
-    /// Blocked on reads.
+    /// Reading, as published: blocked when serial, the lanes' busy time under overlap.
     pub io_ms: f64,
     /// Computing.
     pub compute_ms: f64,
@@ -90,7 +92,7 @@ pub struct Progress {
     /// Computation waited for reads although they overlap with it; 0 when reads are serial, as in the
     /// published logs.
     pub stall_ms: f64,
-    /// MiB of expert weights read.
+    /// MiB of expert weights read, those read ahead included.
     pub read_mb: f64,
     /// Cumulative, percent; -1 without a cache.
     pub cache_hit_pct: f64,
@@ -110,6 +112,9 @@ pub struct Progress {
     /// that what had looked like the answer were thoughts).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reset: u8,
+    /// The graph was blocked on reads, or stalled for them under overlap.
+    #[serde(default = "unmeasured")]
+    pub io_wait_ms: f64,
     /// Summed busy time of the read lanes.
     pub lane_busy_ms: f64,
     /// Residual of the step.
@@ -151,9 +156,9 @@ pub struct Done {
     pub n_past: u32,
     /// Computing, seconds a token.
     pub compute_s_tok: f64,
-    /// Blocked on reads, seconds a token.
+    /// Reading as published, seconds a token: blocked when serial, the lanes' busy time under overlap.
     pub io_s_tok: f64,
-    /// Computation waited for reads although they overlap with it, seconds a token.
+    /// Computation waited for reads although they overlap with it, seconds a token; 0 when serial.
     pub stall_s_tok: f64,
     /// Cache management, seconds a token.
     pub mgmt_s_tok: f64,
@@ -161,11 +166,11 @@ pub struct Done {
     pub cpu_s_tok: f64,
     /// Major faults a token.
     pub majflt_tok: f64,
-    /// MiB of expert weights read by all decode steps.
+    /// MiB of expert weights read by all decode steps, those read ahead included.
     pub read_mib: f64,
     /// Held by the cache at the end.
     pub cache_resident_mib: f64,
-    /// The cache's budget.
+    /// The cache's budget at the end.
     pub cache_budget_mib: f64,
     /// What one token touches, all layers.
     pub token_demand_mib: f64,
@@ -182,6 +187,22 @@ pub struct Done {
     /// SHA-256 of the request's logits, when they are hashed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits_sha256: Option<String>,
+    /// Blocked on reads, or stalled for them under overlap, seconds a token.
+    pub io_wait_s_tok: f64,
+    /// Rate of the reads while any was outstanding, MiB/s; -1 = not measured.
+    pub io_rate_mib_s: f64,
+    /// Experts read ahead of need by all decode steps.
+    pub spec_experts: u64,
+    /// MiB of their slices.
+    pub spec_read_mib: f64,
+    /// Those of them that were used.
+    pub spec_useful: u64,
+    /// Those of them that left the cache unused.
+    pub spec_wasted: u64,
+    /// Changes of the cache's budget since the start of the process.
+    pub cache_resizes: u64,
+    /// The budget when the model was loaded.
+    pub cache_first_budget_mib: f64,
     /// Residual, seconds a token.
     pub other_s_tok: f64,
     /// Seconds from process start to the first sampled token.
@@ -202,6 +223,8 @@ pub struct Done {
     pub peak_rss_mib: f64,
     /// Whether O_DIRECT was used, or why not.
     pub o_direct: String,
+    /// What handed the reads to the kernel.
+    pub io_engine: String,
     /// The model's thoughts.
     pub reasoning: String,
     /// The answer; without a chat template all of the generated text.

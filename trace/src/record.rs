@@ -1,9 +1,15 @@
 //! What the engine measures. Every record is a value with units in its field names; [`crate::codec`]
 //! puts them on disk, one frame a record, in the order in which they happened.
 
+mod memory;
+mod published;
+
 use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
+
+pub use memory::MemoryState;
+pub use published::Published;
 
 /// One frame of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -146,6 +152,18 @@ pub enum IoEngineUsed {
     },
     /// The mode reads no experts itself (`mmap`, `resident`).
     NotApplicable,
+}
+
+impl IoEngineUsed {
+    /// Its name in files: `pread`, `uring` or `none`.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Pread | Self::UringUnavailable { .. } => "pread",
+            Self::Uring => "uring",
+            Self::NotApplicable => "none",
+        }
+    }
 }
 
 /// One request of a run. A one-shot run has one turn, without this record.
@@ -411,6 +429,8 @@ pub struct TokenRecord {
     pub cache_budget_bytes: u64,
     /// Resident memory of the process after the step.
     pub rss_bytes: u64,
+    /// Where memory was after the step.
+    pub memory: MemoryState,
 }
 
 /// How a run ended.

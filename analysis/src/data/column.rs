@@ -1,6 +1,6 @@
 //! Rows of plain structs to Parquet columns and back, from one declaration.
 
-use bmoe_trace::record::{Phase, Residency};
+use bmoe_trace::record::{Phase, ReadPurpose, Residency};
 use polars::prelude::*;
 
 /// A type that one column holds.
@@ -75,60 +75,65 @@ impl Cell for Option<String> {
     }
 }
 
-impl Cell for Phase {
-    fn write(name: &str, values: Vec<Self>) -> Column {
-        let names: Vec<&str> = values
-            .iter()
-            .map(|v| match v {
-                Self::Prefill => "prefill",
-                Self::Decode => "decode",
-            })
-            .collect();
-        Column::new(name.into(), names)
-    }
-    fn read(series: &Series) -> PolarsResult<Vec<Self>> {
-        required(series, series.str()?.iter())?
-            .into_iter()
-            .map(|v| match v {
-                "prefill" => Ok(Self::Prefill),
-                "decode" => Ok(Self::Decode),
-                other => polars_bail!(ComputeError: "`{other}` is not a phase"),
-            })
-            .collect()
-    }
+/// Values of an enum, as words.
+macro_rules! named_cell {
+    ($type:ident is $what:literal: $($variant:ident = $name:literal),* $(,)?) => {
+        impl Named for $type {
+            const WHAT: &'static str = $what;
+            fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+            fn named(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)* _ => None }
+            }
+        }
+
+        impl Cell for $type {
+            fn write(name: &str, values: Vec<Self>) -> Column {
+                let names: Vec<&str> = values.into_iter().map(Named::name).collect();
+                Column::new(name.into(), names)
+            }
+            fn read(series: &Series) -> PolarsResult<Vec<Self>> {
+                required(series, read_named(series)?.into_iter())
+            }
+        }
+
+        impl Cell for Option<$type> {
+            fn write(name: &str, values: Vec<Self>) -> Column {
+                let names: Vec<Option<&str>> =
+                    values.into_iter().map(|v| v.map(Named::name)).collect();
+                Column::new(name.into(), names)
+            }
+            fn read(series: &Series) -> PolarsResult<Vec<Self>> {
+                read_named(series)
+            }
+            fn missing() -> Option<Self> {
+                Some(None)
+            }
+        }
+    };
 }
 
-impl Cell for Option<Residency> {
-    fn write(name: &str, values: Vec<Self>) -> Column {
-        let names: Vec<Option<&str>> = values
-            .iter()
-            .map(|v| {
-                v.map(|v| match v {
-                    Residency::Miss => "miss",
-                    Residency::Hit => "hit",
-                    Residency::PrefetchHit => "prefetch_hit",
-                })
-            })
-            .collect();
-        Column::new(name.into(), names)
-    }
-    fn read(series: &Series) -> PolarsResult<Vec<Self>> {
-        series
-            .str()?
-            .iter()
-            .map(|v| match v {
-                None => Ok(None),
-                Some("miss") => Ok(Some(Residency::Miss)),
-                Some("hit") => Ok(Some(Residency::Hit)),
-                Some("prefetch_hit") => Ok(Some(Residency::PrefetchHit)),
-                Some(other) => polars_bail!(ComputeError: "`{other}` is not a residency"),
-            })
-            .collect()
-    }
-    fn missing() -> Option<Self> {
-        Some(None)
-    }
+trait Named: Sized {
+    const WHAT: &'static str;
+    fn name(self) -> &'static str;
+    fn named(name: &str) -> Option<Self>;
 }
+
+fn read_named<T: Named>(series: &Series) -> PolarsResult<Vec<Option<T>>> {
+    let value = |name: &str| {
+        let what = T::WHAT;
+        T::named(name).ok_or_else(|| polars_err!(ComputeError: "`{name}` is not a {what}"))
+    };
+    series.str()?.iter().map(|name| name.map(value).transpose()).collect()
+}
+
+named_cell!(Phase is "phase": Prefill = "prefill", Decode = "decode");
+named_cell!(Residency is "residency": Miss = "miss", Hit = "hit", PrefetchHit = "prefetch_hit");
+named_cell!(
+    ReadPurpose is "purpose of a read":
+    Demand = "demand", Prefetch = "prefetch", Predict = "predict", Warm = "warm",
+);
 
 /// Reads a named column, or what its absence means.
 pub(super) fn read_column<T: Cell + Clone>(frame: &DataFrame, name: &str) -> PolarsResult<Vec<T>> {

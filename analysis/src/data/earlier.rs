@@ -30,7 +30,7 @@ impl Earlier {
     ) -> Result<Self> {
         let reader = DataReader::new(dir);
         let (there, missing): (Vec<Table>, Vec<Table>) =
-            Table::ALL.into_iter().partition(|t| t.path(dir).is_file());
+            Table::ALWAYS.into_iter().partition(|t| t.path(dir).is_file());
         // Files that can't be read lose nothing when the traces give every run.
         let mut rebuilt = || wanted.all(&covered);
         let Some(table) = missing.first() else {

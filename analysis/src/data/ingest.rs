@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::earlier::Earlier;
 use super::read::{DataReader, RunMetadata};
-use super::rows::RunRow;
+use super::rows::{RunRow, RunTables};
 use super::trace::read_trace;
 use super::write::DataWriter;
 use super::{Table, TraceProblem};
@@ -81,7 +81,7 @@ pub fn ingest(dir: &Path) -> Result<Ingested> {
     if rows.is_empty()
         && done.left_out.is_empty()
         && !cells.is_empty()
-        && Table::ALL.iter().all(|t| !t.path(dir).is_file())
+        && Table::ALWAYS.iter().all(|t| !t.path(dir).is_file())
     {
         let (data, runs) = (Table::Runs.path(dir), dir.join("runs"));
         return Err(AnalysisError::NoData { data, runs });
@@ -119,12 +119,12 @@ pub fn ingest(dir: &Path) -> Result<Ingested> {
         match &sources[*run_id] {
             Source::Trace(path) => {
                 let run = read_trace(path).map_err(|e| changed(path, &e))?;
-                writer.write_run(run_id, row, &run.tokens, &run.routes)?;
+                writer.write_run(run_id, row, &run.tables)?;
             }
             Source::Earlier => {
                 let tokens = earlier.tokens.remove(*run_id).unwrap_or_default();
-                let routes = DataReader::new(dir).routes_of(run_id)?;
-                writer.write_run(run_id, row, &tokens, &routes)?;
+                let tables = RunTables { tokens, ..DataReader::new(dir).recorded_of(run_id)? };
+                writer.write_run(run_id, row, &tables)?;
                 done.kept += 1;
             }
         }

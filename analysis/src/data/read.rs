@@ -9,9 +9,11 @@ use polars::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::column::Row;
-use super::rows::{RouteRow, RunRow, TokenRow};
+use super::rows::{
+    BudgetRow, ComputeRow, ReadRow, RouteRow, RunRow, RunTables, ScoreRow, TokenRow,
+};
 use super::write::{KEY_LEFT_OUT, KEY_RUNS, KEY_TABLE, KEY_VERSION};
-use super::{LeftOut, SCHEMA_VERSION, Table};
+use super::{LeftOut, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Table};
 use crate::error::{AnalysisError, Result};
 
 /// What a file's metadata say about one run.
@@ -41,7 +43,7 @@ pub struct FileMetadata {
     pub left_out: Vec<LeftOut>,
 }
 
-/// Reads the three files of one result folder.
+/// Reads the files of one result folder.
 ///
 /// Earlier writers left zeros where a mode measures nothing; those come back as nulls.
 #[derive(Debug, Clone)]
@@ -56,10 +58,10 @@ impl DataReader {
         Self { dir: dir.to_owned() }
     }
 
-    /// Whether all three files are there.
+    /// Whether the files are there that every folder has.
     #[must_use]
     pub fn exists(&self) -> bool {
-        Table::ALL.iter().all(|t| t.path(&self.dir).is_file())
+        Table::ALWAYS.iter().all(|t| t.path(&self.dir).is_file())
     }
 
     /// The metadata of a file.
@@ -107,12 +109,65 @@ impl DataReader {
     /// # Errors
     /// As for [`Self::metadata`].
     pub fn routes_of(&self, run_id: &str) -> Result<Vec<RouteRow>> {
-        let frame = self.frame::<RouteRow>(Table::Routes)?;
+        let rows = self.rows_of(Table::Routes, run_id)?;
+        Ok(rows.into_iter().map(RouteRow::only_measured).collect())
+    }
+
+    /// The router's best experts of one run; empty when no run recorded them.
+    ///
+    /// # Errors
+    /// As for [`Self::metadata`].
+    pub fn scores_of(&self, run_id: &str) -> Result<Vec<ScoreRow>> {
+        self.rows_when_recorded(Table::Scores, run_id)
+    }
+
+    /// The reads of one run; empty when no run recorded them.
+    ///
+    /// # Errors
+    /// As for [`Self::metadata`].
+    pub fn reads_of(&self, run_id: &str) -> Result<Vec<ReadRow>> {
+        self.rows_when_recorded(Table::Reads, run_id)
+    }
+
+    /// The stretches of computation of one run; empty when no run recorded them.
+    ///
+    /// # Errors
+    /// As for [`Self::metadata`].
+    pub fn compute_of(&self, run_id: &str) -> Result<Vec<ComputeRow>> {
+        self.rows_when_recorded(Table::Compute, run_id)
+    }
+
+    /// The changes of one run's cache budget; empty when no run had any.
+    ///
+    /// # Errors
+    /// As for [`Self::metadata`].
+    pub fn budgets_of(&self, run_id: &str) -> Result<Vec<BudgetRow>> {
+        self.rows_when_recorded(Table::Budgets, run_id)
+    }
+
+    /// Everything that one run recorded except its decode steps.
+    pub(super) fn recorded_of(&self, run_id: &str) -> Result<RunTables> {
+        Ok(RunTables {
+            tokens: Vec::new(),
+            routes: self.routes_of(run_id)?,
+            scores: self.scores_of(run_id)?,
+            reads: self.reads_of(run_id)?,
+            compute: self.compute_of(run_id)?,
+            budgets: self.budgets_of(run_id)?,
+        })
+    }
+
+    fn rows_when_recorded<T: Row>(&self, table: Table, run_id: &str) -> Result<Vec<T>> {
+        if table.path(&self.dir).is_file() { self.rows_of(table, run_id) } else { Ok(Vec::new()) }
+    }
+
+    /// The rows of one run.
+    fn rows_of<T: Row>(&self, table: Table, run_id: &str) -> Result<Vec<T>> {
+        let frame = self.frame::<T>(table)?;
         run_ids(&frame)
             .and_then(|ids| frame.filter(&ids.equal(run_id)))
-            .and_then(|frame| RouteRow::from_frame(&frame))
-            .map(|rows| rows.into_iter().map(RouteRow::only_measured).collect())
-            .map_err(self.unreadable(Table::Routes))
+            .and_then(|frame| T::from_frame(&frame))
+            .map_err(self.unreadable(table))
     }
 
     fn open(&self, table: Table) -> Result<(ParquetReader<File>, FileMetadata)> {
@@ -135,7 +190,8 @@ impl DataReader {
             })
         };
         let version = value(KEY_VERSION)?;
-        if version != SCHEMA_VERSION.to_string() {
+        let readable = OLDEST_SCHEMA_VERSION..=SCHEMA_VERSION;
+        if !version.parse().is_ok_and(|version: u32| readable.contains(&version)) {
             return Err(AnalysisError::SchemaVersion {
                 path: path.clone(),
                 found: version.to_owned(),

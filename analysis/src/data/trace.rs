@@ -8,7 +8,7 @@ use bmoe_trace::Record;
 use bmoe_trace::codec::{CodecError, Tail, TraceReader};
 use bmoe_trace::record::{LoadRecord, PrefillRecord, RouteRecord, RunEnd, RunStart};
 
-use super::rows::{RouteRow, TokenRow};
+use super::rows::{BudgetRow, ComputeRow, ReadRow, RouteRow, RunTables, ScoreRow, TokenRow};
 
 /// What one trace holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,14 +17,14 @@ pub struct Run {
     pub start: RunStart,
     /// `None` when the run did not get so far; so for the others.
     pub load: Option<LoadRecord>,
-    /// The prompt.
+    /// The prompt; of a session, that of the first turn.
     pub prefill: Option<PrefillRecord>,
     /// The end.
     pub end: Option<RunEnd>,
-    /// Decode steps.
-    pub tokens: Vec<TokenRow>,
-    /// Routed experts.
-    pub routes: Vec<RouteRow>,
+    /// Turns; 1 for a run that is no session.
+    pub turns: u32,
+    /// What it recorded step by step.
+    pub tables: RunTables,
     /// Bytes of an unfinished last record that were left out.
     pub truncated_bytes: u64,
 }
@@ -71,23 +71,34 @@ pub fn read_trace(path: &Path) -> Result<Run, TraceProblem> {
         load: None,
         prefill: None,
         end: None,
-        tokens: Vec::new(),
-        routes: Vec::new(),
+        turns: 1,
+        tables: RunTables::default(),
         truncated_bytes: 0,
     };
     let mode = run.start.config.mode.as_str();
-    let (mut frame, mut event) = (0, 0);
+    let (mut frame, mut event, mut turn) = (0, 0, 0);
     while let Some(record) = reader.read()? {
         frame += 1;
         match record {
             Record::Start(_) => return Err(TraceProblem::OutOfOrder { frame }),
             Record::Load(load) => run.load = Some(load),
+            Record::Turn(record) => {
+                turn = record.turn;
+                run.turns = run.turns.max(turn.saturating_add(1));
+            }
             Record::Route(route) => {
-                push_route(&mut run.routes, event, &route).ok_or(TraceProblem::Uneven { frame })?;
+                push_route(&mut run.tables.routes, event, &route)
+                    .and_then(|()| push_scores(&mut run.tables.scores, event, &route))
+                    .ok_or(TraceProblem::Uneven { frame })?;
                 event += 1;
             }
-            Record::Prefill(prefill) => run.prefill = Some(prefill),
-            Record::Token(token) => run.tokens.push(TokenRow::new(&token, mode)),
+            Record::Read(read) => run.tables.reads.push(ReadRow::from(&read)),
+            Record::Compute(compute) => run.tables.compute.push(ComputeRow::from(compute)),
+            Record::Budget(budget) => run.tables.budgets.push(BudgetRow::new(&budget, turn)),
+            Record::Prefill(prefill) => {
+                run.prefill.get_or_insert(prefill);
+            }
+            Record::Token(token) => run.tables.tokens.push(TokenRow::new(&token, turn, mode)),
             Record::End(end) => run.end = Some(*end),
         }
     }
@@ -134,6 +145,32 @@ fn push_route(rows: &mut Vec<RouteRow>, event: u32, route: &RouteRecord) -> Opti
             weight: Some(route.weights[pair]).filter(|w| !w.is_nan()),
             residency,
             read_bytes,
+        });
+    }
+    Some(())
+}
+
+/// One row per (token, rank); `None` when the record's vectors do not fit together.
+fn push_scores(rows: &mut Vec<ScoreRow>, event: u32, route: &RouteRecord) -> Option<()> {
+    let (scored, tokens) = (route.scored.len(), route.positions.len());
+    if scored != route.scores.len() {
+        return None;
+    }
+    if scored == 0 {
+        return Some(());
+    }
+    let ranks = scored.checked_div(tokens).filter(|ranks| ranks * tokens == scored)?;
+    for (index, (expert, score)) in route.scored.iter().zip(&route.scores).enumerate() {
+        rows.push(ScoreRow {
+            event,
+            turn: route.turn,
+            ubatch: route.ubatch,
+            phase: route.phase,
+            layer: route.layer,
+            position: route.positions[index / ranks],
+            rank: u32::try_from(index % ranks).ok()?,
+            expert: u32::from(*expert),
+            score: *score,
         });
     }
     Some(())

@@ -1,6 +1,7 @@
 //! Typed rows into Parquet files.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use super::column::Row;
 use super::read::RunMetadata;
-use super::rows::{RouteRow, RunRow, TokenRow};
+use super::rows::{RouteRow, RunRow, RunTables, TokenRow};
 use super::{LeftOut, SCHEMA_VERSION, Table};
 use crate::atomic::{AtomicFile, Watched, WriteFailure};
 use crate::error::{AnalysisError, Result};
@@ -26,12 +27,18 @@ pub(super) const KEY_LEFT_OUT: &str = "bmoe.left_out";
 /// Rows of a row group, at least; every group costs some KiB per file, so small runs share one.
 const GROUP_ROWS: usize = 250_000;
 
-/// Writes the three files of one result folder. Memory holds one row group and one run at a time; the
-/// files take their names in [`Self::finish`], all whole.
+/// Writes the files of one result folder. Memory holds one row group and one run at a time; the files
+/// take their names in [`Self::finish`], all whole.
 pub struct DataWriter {
-    runs: OpenTable,
-    tokens: OpenTable,
-    routes: OpenTable,
+    dir: PathBuf,
+    description: Description,
+    open: BTreeMap<Table, OpenTable>,
+}
+
+/// What the metadata of every file say.
+struct Description {
+    runs: String,
+    left_out: String,
 }
 
 struct OpenTable {
@@ -46,7 +53,7 @@ struct OpenTable {
 
 impl std::fmt::Debug for DataWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DataWriter").field("runs", &self.runs.path).finish_non_exhaustive()
+        f.debug_struct("DataWriter").field("dir", &self.dir).finish_non_exhaustive()
     }
 }
 
@@ -60,55 +67,83 @@ impl DataWriter {
         runs: &BTreeMap<String, RunMetadata>,
         left_out: &[LeftOut],
     ) -> Result<Self> {
-        Ok(Self {
-            runs: OpenTable::create::<RunRow>(dir, Table::Runs, runs, left_out)?,
-            tokens: OpenTable::create::<TokenRow>(dir, Table::Tokens, runs, left_out)?,
-            routes: OpenTable::create::<RouteRow>(dir, Table::Routes, runs, left_out)?,
-        })
+        let mut writer = Self {
+            dir: dir.to_owned(),
+            description: Description::new(runs, left_out),
+            open: BTreeMap::new(),
+        };
+        writer.table::<RunRow>(Table::Runs)?;
+        writer.table::<TokenRow>(Table::Tokens)?;
+        writer.table::<RouteRow>(Table::Routes)?;
+        Ok(writer)
     }
 
     /// Appends one run.
     ///
     /// # Errors
     /// The folder can't be written.
-    pub fn write_run(
-        &mut self,
-        run_id: &str,
-        run: &RunRow,
-        tokens: &[TokenRow],
-        routes: &[RouteRow],
-    ) -> Result<()> {
-        self.runs.append(run_id, std::slice::from_ref(run))?;
-        self.tokens.append(run_id, tokens)?;
-        self.routes.append(run_id, routes)
+    pub fn write_run(&mut self, run_id: &str, run: &RunRow, tables: &RunTables) -> Result<()> {
+        let RunTables { tokens, routes, scores, reads, compute, budgets } = tables;
+        self.append(Table::Runs, run_id, std::slice::from_ref(run))?;
+        self.append(Table::Tokens, run_id, tokens)?;
+        self.append(Table::Routes, run_id, routes)?;
+        self.append(Table::Scores, run_id, scores)?;
+        self.append(Table::Reads, run_id, reads)?;
+        self.append(Table::Compute, run_id, compute)?;
+        self.append(Table::Budgets, run_id, budgets)
     }
 
-    /// Puts the files in their places.
+    /// Puts the files in their places, and removes those of which no run has anything any more.
     ///
     /// # Errors
     /// The folder can't be written.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         // Footers first: a full disk must not replace one file and leave the others old.
-        let mut tables = [self.runs, self.tokens, self.routes];
-        for table in &mut tables {
+        for table in self.open.values_mut() {
             let finished = table.flush().and_then(|()| table.writer.finish());
             finished.map_err(|e| table.failed(e))?;
         }
-        tables.into_iter().try_for_each(|table| table.file.commit())
+        let stale = Table::WHEN_RECORDED.into_iter().filter(|t| !self.open.contains_key(t));
+        let stale: Vec<PathBuf> = stale.map(|t| t.path(&self.dir)).collect();
+        self.open.into_values().try_for_each(|table| table.file.commit())?;
+        for path in stale {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(AnalysisError::io("remove", &path)(e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn append<T: Row>(&mut self, table: Table, run_id: &str, rows: &[T]) -> Result<()> {
+        if rows.is_empty() { Ok(()) } else { self.table::<T>(table)?.append(run_id, rows) }
+    }
+
+    /// The table's file, which begins with its first row.
+    fn table<T: Row>(&mut self, table: Table) -> Result<&mut OpenTable> {
+        Ok(match self.open.entry(table) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(none) => {
+                none.insert(OpenTable::create::<T>(&self.dir, table, &self.description)?)
+            }
+        })
+    }
+}
+
+impl Description {
+    fn new(runs: &BTreeMap<String, RunMetadata>, left_out: &[LeftOut]) -> Self {
+        Self { runs: json!(runs).to_string(), left_out: json!(left_out).to_string() }
     }
 }
 
 impl OpenTable {
-    fn create<T: Row>(
-        dir: &Path,
-        table: Table,
-        runs: &BTreeMap<String, RunMetadata>,
-        left_out: &[LeftOut],
-    ) -> Result<Self> {
+    fn create<T: Row>(dir: &Path, table: Table, description: &Description) -> Result<Self> {
         let path = table.path(dir);
         let file = AtomicFile::create(&path)?;
         let out = file.file().try_clone().map_err(AnalysisError::io("write", &path))?;
-        Self::over::<T>(out, file, path, table, runs, left_out)
+        Self::over::<T>(out, file, path, table, description)
     }
 
     fn over<T: Row>(
@@ -116,14 +151,13 @@ impl OpenTable {
         file: AtomicFile,
         path: PathBuf,
         table: Table,
-        runs: &BTreeMap<String, RunMetadata>,
-        left_out: &[LeftOut],
+        description: &Description,
     ) -> Result<Self> {
         let metadata = [
             (KEY_VERSION, SCHEMA_VERSION.to_string()),
             (KEY_TABLE, table.as_str().to_owned()),
-            (KEY_RUNS, json!(runs).to_string()),
-            (KEY_LEFT_OUT, json!(left_out).to_string()),
+            (KEY_RUNS, description.runs.clone()),
+            (KEY_LEFT_OUT, description.left_out.clone()),
         ]
         .map(|(key, value)| (key.to_owned(), value));
         let (out, failure) = Watched::new(out);
@@ -137,9 +171,6 @@ impl OpenTable {
     }
 
     fn append<T: Row>(&mut self, run_id: &str, rows: &[T]) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
         let mut add = || -> PolarsResult<()> {
             self.pending.vstack_mut_owned(frame(run_id, rows)?)?;
             if self.pending.height() >= GROUP_ROWS { self.flush() } else { Ok(()) }
@@ -184,8 +215,8 @@ mod tests {
         let path = Table::Tokens.path(dir.path());
         let full = File::options().write(true).open("/dev/full").unwrap();
         let file = AtomicFile::create(&path).unwrap();
-        let none = BTreeMap::new();
-        let table = OpenTable::over::<TokenRow>(full, file, path, Table::Tokens, &none, &[]);
+        let none = Description::new(&BTreeMap::new(), &[]);
+        let table = OpenTable::over::<TokenRow>(full, file, path, Table::Tokens, &none);
         let error = match table {
             Err(error) => error,
             Ok(table) => {

@@ -4,8 +4,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::canvas::{Canvas, Drawing, Drawn, INK, Picture, style};
+use crate::markdown::one_line;
 use crate::routing::Routing;
-use crate::table::one_line;
 
 const LEFT: i32 = 84;
 const TOP: i32 = 84;

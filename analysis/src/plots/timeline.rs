@@ -5,7 +5,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::canvas::{Canvas, Drawing, Drawn, FAINT, INK, Picture, style, tick_text, ticks};
 use crate::data::TokenRow;
-use crate::table::one_line;
+use crate::markdown::one_line;
 
 const SIZE: (u32, u32) = (1280, 560);
 const LEFT: i32 = 92;
@@ -33,6 +33,8 @@ pub struct Timeline<'a> {
     pub cell: &'a str,
     /// The run reads experts itself; otherwise page faults are inside the compute time.
     pub streams: bool,
+    /// Its reads overlap with computation, so that what is left of waiting is a stall.
+    pub overlaps: bool,
     /// The run has a cache, so that it has a hit rate.
     pub cached: bool,
 }
@@ -85,7 +87,8 @@ impl Timeline<'_> {
             COMPUTE,
         )];
         if self.streams {
-            entries.extend([("I/O wait", IO_WAIT), ("cache management", MGMT)]);
+            let wait = if self.overlaps { "stall" } else { "I/O wait" };
+            entries.extend([(wait, IO_WAIT), ("cache management", MGMT)]);
         }
         entries.push(("other", OTHER));
         if self.cached {

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{HeatmapPart, Loaded, ModelPart};
+use crate::markdown::{Markdown, escape, link_text};
 use crate::result_set::{Environment, ModelFile};
 use crate::stats;
-use crate::table::{self, Markdown, escape, link_text, mib};
+use crate::table::{self, Row, mib};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -33,6 +34,30 @@ const DEFINITIONS: &str = "\
   data lack of such a run stands beside it. Cells that are not valid have no figures.
 ";
 
+const OVERLAP: &str = "\
+- **stall**: where reads overlap with computation there is no I/O wait but a stall: the time in which
+  threads had nothing to compute because the experts left to do were still being read, averaged over the
+  threads.
+";
+
+const AHEAD: &str = "\
+- **experts read ahead**: prefetched or predicted, per token. *Of them used* counts hits on such experts
+  before anything else had used them, *left unused* those that left the cache without a use; the rest was
+  still there. Their bytes are not in MiB/token, but in *MiB transferred*.
+";
+
+const RATE: &str = "\
+- **MiB/s while reading**: bytes transferred over the time in which any read was outstanding.
+";
+
+const LOAD: &str = "\
+- **load average**: before → after a run (mean of the repetitions), over the last minute. The engine's own
+  threads are in the second figure, those of the run before in the first.
+";
+
+/// Repetitions that differ by more are told.
+const WIDE_SPREAD: f64 = 0.15;
+
 pub(super) fn report(loaded: &Loaded, models: &[ModelPart<'_>]) -> String {
     let mut text = match &loaded.matrix {
         Some(name) => format!("# {}: benchmark report\n\n", escape(name)),
@@ -50,6 +75,19 @@ pub(super) fn report(loaded: &Loaded, models: &[ModelPart<'_>]) -> String {
     }
     text.push('\n');
     text.push_str(DEFINITIONS);
+    let figures = || models.iter().flat_map(|m| &m.rows).filter_map(|r| r.figures.as_ref());
+    if figures().any(|f| f.overlaps) {
+        text.push_str(OVERLAP);
+    }
+    if figures().any(|f| f.speculates) {
+        text.push_str(AHEAD);
+    }
+    if figures().any(|f| f.read_rate_mib_s.is_some()) {
+        text.push_str(RATE);
+    }
+    if models.iter().flat_map(|m| &m.rows).any(|r| r.cell.load_average().is_some()) {
+        text.push_str(LOAD);
+    }
     text.push_str("\n## Environment\n\n");
     text.push_str(&environment(&loaded.environment, loaded));
     push_notes(&mut text, loaded);
@@ -63,6 +101,14 @@ fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment
         let _ = writeln!(text, "{about}\n");
     }
     text.push_str(&table::benchmark(&part.rows));
+    let remarks: Vec<String> =
+        part.rows.iter().flat_map(|row| remarks(row, environment.cores)).collect();
+    if !remarks.is_empty() {
+        text.push('\n');
+        for remark in remarks {
+            let _ = writeln!(text, "- {remark}");
+        }
+    }
     let per_token = table::per_token(&part.rows);
     if !per_token.is_empty() {
         let _ = write!(text, "\n### Where the time of a token goes\n\n{per_token}");
@@ -88,6 +134,39 @@ fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment
             );
         }
     }
+}
+
+/// What makes a cell's figures doubtful.
+fn remarks(row: &Row<'_>, cores: Option<u32>) -> Vec<String> {
+    let name = escape(row.cell.name);
+    let mut remarks = Vec::new();
+    let Some(figures) = &row.figures else { return remarks };
+    if let Some((low, high)) = figures.run_range()
+        && high > low * (1.0 + WIDE_SPREAD)
+    {
+        remarks.push(format!(
+            "{name}: the repetitions differ by {:.0} % ({low:.2} to {high:.2} tok/s); something else than the \
+             cell decided.",
+            100.0 * (high / low - 1.0)
+        ));
+    }
+    if figures.perturbed {
+        remarks.push(format!(
+            "{name}: reads or computation were traced, which takes time of its own; its rates are not \
+             comparable."
+        ));
+    }
+    let busiest =
+        row.cell.valid().filter_map(|a| Some(a.load_average?.start)).max_by(f64::total_cmp);
+    if let Some((load, cores)) = busiest.zip(cores)
+        && load > f64::from(cores) + 0.5
+    {
+        remarks.push(format!(
+            "{name}: the machine was busy before a repetition began (load average {load:.1} on {cores} \
+             cores)."
+        ));
+    }
+    remarks
 }
 
 fn about_model(part: &ModelPart<'_>, file: Option<&ModelFile>) -> Option<String> {
@@ -242,6 +321,14 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
         {
             notes.push(format!(
                 "{}: O_DIRECT was asked for and not used: {}.",
+                escape(cell),
+                escape(reason)
+            ));
+        }
+        if let Some(reason) = row.io_engine.as_deref().and_then(|e| e.strip_prefix("unavailable: "))
+        {
+            notes.push(format!(
+                "{}: io_uring was asked for and pread was used: {}.",
                 escape(cell),
                 escape(reason)
             ));

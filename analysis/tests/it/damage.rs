@@ -25,7 +25,7 @@ fn ingested() -> Folder {
 }
 
 fn files(dir: &Path) -> Vec<Option<Vec<u8>>> {
-    Table::ALL.iter().map(|t| fs::read(t.path(dir)).ok()).collect()
+    Table::ALWAYS.iter().map(|t| fs::read(t.path(dir)).ok()).collect()
 }
 
 /// Keeps the first `share` of a run's trace.
@@ -48,7 +48,7 @@ fn verdict(report: &str, name: &str) -> String {
 
 #[test]
 fn a_missing_file_does_not_empty_the_others() {
-    for missing in Table::ALL {
+    for missing in Table::ALWAYS {
         let folder = ingested();
         let whole = files(folder.path());
         let path = missing.path(folder.path());
@@ -120,7 +120,7 @@ fn a_valid_run_without_its_end_is_not_plainly_valid() {
     fs::remove_dir_all(folder.path().join("data")).unwrap();
     cut_trace(&folder, "s0-r0", 0.8);
     let text = report(&folder);
-    let left = read_trace(&folder.trace_path("s0-r0")).unwrap().tokens.len();
+    let left = read_trace(&folder.trace_path("s0-r0")).unwrap().tables.tokens.len();
     assert!((1..6).contains(&left), "{left}");
     let cut = format!("valid, trace cut off after {left} of 6 tokens");
     assert_eq!(verdict(&text, "stream"), cut);

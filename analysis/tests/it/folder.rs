@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bmoe_analysis::result_set::{CellRecord, Environment, ModelFile, Verdict};
-use bmoe_trace::{Mode, RunConfig};
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 use crate::synthetic::{MIB, SHAPE, Shape, records, trace_bytes};
 
@@ -89,8 +89,9 @@ pub(crate) fn cell(
             prompt: "once upon a time".into(),
             n_predict: 48,
             threads: 2,
-            cache_mib,
+            cache_mib: CacheBudget::Mib(cache_mib),
             io_threads,
+            overlap: false,
             ..RunConfig::default()
         },
         baseline: mode == Mode::Mmap,
@@ -101,6 +102,7 @@ pub(crate) fn cell(
         run_id: None,
         started_unix_ms: 1_796_050_800_000,
         wall_s: 3.5,
+        load_average: None,
     }
 }
 

@@ -7,8 +7,9 @@ use crate::synthetic::{PROMPT_TOKENS, SHAPE, records, trace_bytes};
 use bmoe_analysis::data::{DataReader, Table};
 use bmoe_analysis::ingest;
 use bmoe_analysis::result_set::{CellRecord, Verdict};
-use bmoe_trace::record::{Phase, Residency};
-use bmoe_trace::{Mode, Record};
+use bmoe_trace::config::ComputeTrace;
+use bmoe_trace::record::{Phase, Residency, TurnRecord};
+use bmoe_trace::{CacheBudget, Mode, Record};
 use polars::prelude::*;
 
 #[test]
@@ -107,6 +108,9 @@ fn what_a_mode_does_not_measure_is_null() {
         "io_wait_ns",
         "mgmt_ns",
         "lane_busy_ns",
+        "io_active_ns",
+        "speculated",
+        "cache_budget_bytes",
         "expert_read_bytes",
         "device_read_bytes",
         "reads",
@@ -116,7 +120,7 @@ fn what_a_mode_does_not_measure_is_null() {
         assert_eq!(nulls(Table::Tokens, column), [true, true, false], "{column}");
     }
     for column in
-        ["prefill_io_wait_ns", "prefill_expert_read_bytes", "prefill_hits", "prefill_misses"]
+        ["prefill_io_wait_ns", "prefill_hits", "prefill_misses", "overlap", "dense_weights"]
     {
         assert_eq!(nulls(Table::Runs, column), [true, true, false], "{column}");
     }
@@ -127,16 +131,125 @@ fn what_a_mode_does_not_measure_is_null() {
     assert_eq!(nulls(Table::Tokens, "compute_ns"), [false, false, false]);
 }
 
+/// A configuration that records whatever can be recorded.
+fn everything_traced(id: &str) -> CellRecord {
+    let mut traced = cell(id, id, Mode::Stream, 0, 4);
+    let config = &mut traced.config;
+    (config.cache_mib, config.overlap, config.prefetch_layers) = (CacheBudget::Auto, true, 1);
+    (config.io_trace, config.compute_trace, config.trace_scores) = (true, ComputeTrace::Nodes, 8);
+    traced
+}
+
+#[test]
+fn reads_computation_scores_and_budgets_have_tables_when_they_were_recorded() {
+    let mut folder = Folder::new();
+    folder.add_run(&cell("s0", "plain", Mode::Stream, 120, 4), 3);
+    ingest(folder.path()).unwrap();
+    let files = || Table::WHEN_RECORDED.map(|t| t.path(folder.path()).is_file());
+    assert_eq!(files(), [false; 4]);
+    let reader = DataReader::new(folder.path());
+    assert!(reader.reads_of("s0-r0").unwrap().is_empty());
+
+    let traced = everything_traced("s1");
+    let mut folder = Folder::new();
+    folder.add_run(&cell("s0", "plain", Mode::Stream, 120, 4), 3);
+    folder.add_run(&traced, 3);
+    ingest(folder.path()).unwrap();
+    let reader = DataReader::new(folder.path());
+    let (mut scores, mut reads, mut compute, mut budgets) = (0, 0, 0, 0);
+    for record in records("s1-r0", SHAPE, &traced.config, 3, 0) {
+        match record {
+            Record::Route(route) => scores += route.scored.len(),
+            Record::Read(_) => reads += 1,
+            Record::Compute(_) => compute += 1,
+            Record::Budget(_) => budgets += 1,
+            _ => {}
+        }
+    }
+    let counts = |run: &str| {
+        (
+            reader.scores_of(run).unwrap().len(),
+            reader.reads_of(run).unwrap().len(),
+            reader.compute_of(run).unwrap().len(),
+            reader.budgets_of(run).unwrap().len(),
+        )
+    };
+    assert_eq!(counts("s1-r0"), (scores, reads, compute, budgets));
+    assert_eq!(counts("s0-r0"), (0, 0, 0, 0));
+    assert!(scores > 0 && reads > 0 && compute > 0 && budgets == 1);
+    let (_, run) = &reader.runs().unwrap()[1];
+    assert_eq!((run.cache_mib, run.cache_resizes, run.perturbed), (None, Some(1), Some(true)));
+    assert_eq!((run.overlap, run.cache_policy.as_deref()), (Some(true), Some("lru")));
+    let token = &reader.tokens().unwrap()["s1-r0"][2];
+    assert_eq!((token.turn, token.speculated, token.swap_free_bytes), (Some(0), Some(5), None));
+    assert_eq!(token.cache_budget_bytes, Some(200 << 20));
+    // The second of eight scores of the first token.
+    let score = &reader.scores_of("s1-r0").unwrap()[1];
+    assert_eq!((score.position, score.rank, score.expert, score.score), (0, 1, 6, 0.25));
+
+    // Without its traces, everything is taken over; without the run, its tables go.
+    fs::remove_dir_all(folder.path().join("runs")).unwrap();
+    let before = (reader.scores_of("s1-r0").unwrap(), reader.compute_of("s1-r0").unwrap());
+    ingest(folder.path()).unwrap();
+    assert_eq!((reader.scores_of("s1-r0").unwrap(), reader.compute_of("s1-r0").unwrap()), before);
+    assert_eq!(reader.reads_of("s1-r0").unwrap().len(), reads);
+}
+
+#[test]
+fn tables_that_no_run_fills_any_more_are_removed() {
+    let mut folder = Folder::new();
+    let traced = folder.add_run(&everything_traced("s1"), 2);
+    ingest(folder.path()).unwrap();
+    let plain = cell("s1", "plain", Mode::Stream, 120, 4);
+    let bytes = trace_bytes(&records(&traced.run_id.unwrap(), SHAPE, &plain.config, 2, 0));
+    fs::write(folder.trace_path("s1-r0"), bytes).unwrap();
+    ingest(folder.path()).unwrap();
+    assert!(Table::WHEN_RECORDED.iter().all(|t| !t.path(folder.path()).exists()));
+    assert_eq!(DataReader::new(folder.path()).tokens().unwrap()["s1-r0"].len(), 2);
+}
+
+#[test]
+fn turns_of_a_session_stay_apart() {
+    let mut folder = Folder::new();
+    let session =
+        CellRecord { run_id: Some("s0-r0".into()), ..cell("s0", "session", Mode::Stream, 120, 4) };
+    let mut all = records("s0-r0", SHAPE, &session.config, 2, 0);
+    let second: Vec<Record> = all
+        .iter()
+        .filter(|r| matches!(r, Record::Prefill(_) | Record::Token(_)))
+        .cloned()
+        .collect();
+    let end = all.pop().unwrap();
+    all.push(Record::Turn(TurnRecord {
+        turn: 1,
+        id: "again".into(),
+        prompt_tokens: 20,
+        reused_tokens: 14,
+    }));
+    all.extend(second);
+    all.push(end);
+    folder.add(session, Some(&trace_bytes(&all)));
+    ingest(folder.path()).unwrap();
+    let reader = DataReader::new(folder.path());
+    let steps: Vec<_> =
+        reader.tokens().unwrap()["s0-r0"].iter().map(|t| (t.turn, t.step)).collect();
+    assert_eq!(steps, [(Some(0), 1), (Some(0), 2), (Some(1), 1), (Some(1), 2)]);
+    let (_, run) = &reader.runs().unwrap()[0];
+    assert_eq!((run.turns, run.prompt_tokens, run.tokens), (Some(2), Some(PROMPT_TOKENS), 4));
+}
+
 #[test]
 fn metadata_describe_the_runs() {
     let mut folder = Folder::new();
     let added = folder.add_run(&cell("s0", "stream, cache off, 4 lanes", Mode::Stream, 0, 4), 2);
     ingest(folder.path()).unwrap();
-    for table in Table::ALL {
+    for table in Table::ALWAYS {
         let metadata = DataReader::new(folder.path()).metadata(table).unwrap();
         assert_eq!(metadata.table, table.as_str());
         let run = &metadata.runs["s0-r0"];
-        assert_eq!(run.config, serde_json::to_value(&added.config).unwrap());
+        // As text has it: a value made directly holds its f32 as f64.
+        let config = serde_json::to_string(&added.config).unwrap();
+        assert_eq!(run.config, serde_json::from_str::<serde_json::Value>(&config).unwrap());
         assert_eq!(run.shape, SHAPE.model());
         assert_eq!(run.cell.as_deref(), Some("stream, cache off, 4 lanes"));
     }

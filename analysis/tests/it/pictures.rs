@@ -43,8 +43,14 @@ fn a_long_run_is_drawn_in_means_of_tokens() {
     folder.add_run(&cached, 1200);
     ingest(folder.path()).unwrap();
     let tokens = &DataReader::new(folder.path()).tokens().unwrap()["s1-r0"];
-    let timeline =
-        Timeline { tokens, model: "qwen-tiny", cell: &cached.name, streams: true, cached: true };
+    let timeline = Timeline {
+        tokens,
+        model: "qwen-tiny",
+        cell: &cached.name,
+        streams: true,
+        overlaps: false,
+        cached: true,
+    };
     let picture = timeline.render().unwrap();
     assert!(picture.svg.contains("time of each of 1200 decode tokens (means of 3)"));
     keep_picture("long-timeline.png", &picture.png);

@@ -3,9 +3,10 @@
 use std::fs;
 
 use crate::folder::{Folder, cell, full_folder, keep_picture};
-use bmoe_analysis::result_set::{CellRecord, Verdict};
+use bmoe_analysis::result_set::{CellRecord, LoadAverage, Verdict};
 use bmoe_analysis::{ingest, render};
-use bmoe_trace::Mode;
+use bmoe_trace::config::ComputeTrace;
+use bmoe_trace::{CacheBudget, Mode};
 
 fn report_of(folder: &Folder) -> String {
     let paths = render(folder.path()).unwrap();
@@ -25,6 +26,74 @@ fn a_matrix_with_repetitions_and_cells_that_are_not_valid() {
         .filter(|name| name.starts_with('.'))
         .collect();
     assert!(left.is_empty(), "temporary files are left: {left:?}");
+}
+
+/// The part of a report that has the tables, and its definitions.
+fn tables_of(report: &str) -> String {
+    let (before, _) = report.split_once("### Expert reuse").unwrap();
+    let (_, behind) = report.split_once("## Definitions").unwrap();
+    let (definitions, _) = behind.split_once("## Environment").unwrap();
+    let (_, own) = definitions.split_once("- **verdict**").unwrap();
+    format!("{before}...\n- **verdict**{own}")
+}
+
+#[test]
+fn overlap_reading_ahead_and_policies_have_columns_where_they_occur() {
+    let mut folder = Folder::new();
+    let cell = |id: &str, name: &str, cache_mib: u64| {
+        let mut cell = cell(id, name, Mode::Stream, cache_mib, 4);
+        cell.config.overlap = true;
+        cell
+    };
+    let serial =
+        crate::folder::cell("s0", "stream, cache 120 MiB, overlap off", Mode::Stream, 120, 4);
+    let overlapped = cell("s1", "stream, cache 120 MiB", 120);
+    let mut ahead = cell("s2", "stream, cache auto, lfu, prefetch 1", 0);
+    ahead.config.cache_mib = CacheBudget::Auto;
+    ahead.config.cache_policy = "lfu".into();
+    ahead.config.prefetch_layers = 1;
+    let mut traced = cell("s3", "stream, cache 120 MiB, layers traced", 120);
+    traced.config.compute_trace = ComputeTrace::Layers;
+    for cell in [&serial, &overlapped, &ahead, &traced] {
+        for repetition in 0..2 {
+            let load = LoadAverage { start: 0.4 + f64::from(repetition), end: 2.0 };
+            let cell = CellRecord { repetition, load_average: Some(load), ..cell.clone() };
+            folder.add_run(&cell, 24);
+        }
+    }
+    insta::assert_snapshot!(tables_of(&report_of(&folder)));
+    let plots = folder.path().join("plots");
+    let legend = |name: &str| fs::read_to_string(plots.join(name)).unwrap();
+    let timeline = legend("qwen-tiny-stream-cache-120-mib-timeline.svg");
+    assert!(timeline.contains("stall") && !timeline.contains("I/O wait"));
+    let timeline = legend("qwen-tiny-stream-cache-120-mib-overlap-off-timeline.svg");
+    assert!(timeline.contains("I/O wait") && !timeline.contains("stall"));
+}
+
+#[test]
+fn repetitions_that_differ_and_a_busy_machine_are_told() {
+    let mut folder = Folder::new();
+    let cell = cell("m0", "mmap", Mode::Mmap, 0, 1);
+    folder.add_run(&cell, 5);
+    let busy = LoadAverage { start: 3.4, end: 3.5 };
+    // The first five tokens of this noise are slower by a half.
+    let mut again = CellRecord { repetition: 1, load_average: Some(busy), ..cell.clone() };
+    again.run_id = Some("m0-r1".into());
+    let mut records =
+        crate::synthetic::records("m0-r1", crate::synthetic::SHAPE, &again.config, 5, 1);
+    for record in &mut records {
+        if let bmoe_trace::Record::Token(token) = record {
+            token.cost.wall_ns *= 2;
+        }
+    }
+    folder.add(again, Some(&crate::synthetic::trace_bytes(&records)));
+    let report = report_of(&folder);
+    let remarks: Vec<_> = report.lines().filter(|l| l.starts_with("- mmap: ")).collect();
+    assert!(remarks[0].contains("the repetitions differ by ") && remarks[0].contains(" tok/s)"));
+    assert_eq!(
+        remarks[1..],
+        ["- mmap: the machine was busy before a repetition began (load average 3.4 on 2 cores)."]
+    );
 }
 
 #[test]

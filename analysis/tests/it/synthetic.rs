@@ -4,14 +4,17 @@
 use std::collections::HashMap;
 
 use bmoe_trace::codec::TraceWriter;
+use bmoe_trace::config::ComputeTrace;
 use bmoe_trace::record::{
-    Cost, DirectIo, LayerShape, LoadRecord, ModelShape, Outcome, Phase, PrefillRecord, Residency,
-    RouteRecord, RunEnd, RunStart, TokenRecord,
+    BudgetRecord, ComputeRecord, Cost, DirectIo, IoEngineUsed, LayerShape, LoadRecord, MemoryState,
+    ModelShape, Outcome, Phase, PrefillRecord, ReadPurpose, ReadRecord, Residency, RouteRecord,
+    RunEnd, RunStart, TokenRecord,
 };
-use bmoe_trace::{Mode, Record, RunConfig};
+use bmoe_trace::{CacheBudget, Mode, Record, RunConfig};
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const PROMPT_TOKENS: u32 = 12;
+pub(crate) const AUTO_MIB: u64 = 240;
 
 /// A shape to make traces of.
 #[derive(Clone, Copy)]
@@ -102,7 +105,8 @@ pub(crate) fn records(
     noise: u64,
 ) -> Vec<Record> {
     let stream = config.mode == Mode::Stream;
-    let budget = if stream { config.cache_mib * MIB } else { 0 };
+    // `auto` finds so much, and gives some of it back after the first token.
+    let budget = if stream { config.cache_mib.mib().unwrap_or(AUTO_MIB) * MIB } else { 0 };
     let model = shape.model();
     let dense_read_bytes = if config.mode == Mode::Mmap { 0 } else { model.dense_bytes };
     let mut records = vec![
@@ -126,6 +130,7 @@ pub(crate) fn records(
             cache_budget_bytes: budget,
             event_room_bytes: if stream { 24 * MIB } else { 0 },
             direct_io: if stream { DirectIo::Used } else { DirectIo::NotApplicable },
+            io_engine: if stream { IoEngineUsed::Pread } else { IoEngineUsed::NotApplicable },
             rss_bytes: 120 * MIB + budget,
             preloaded_bytes: 0,
             preload_ns: 0,
@@ -166,7 +171,12 @@ pub(crate) fn records(
                 residency.reverse();
                 read_bytes.reverse();
             }
+            push_traced(records, config, ubatch, layer, &distinct, &read_bytes);
+            let ranks = u16::try_from(config.trace_scores).unwrap();
+            let ranked = positions.iter().flat_map(|_| 0..ranks);
             records.push(Record::Route(RouteRecord {
+                scored: ranked.clone().map(|rank| (rank * 5 + 1) % shape.experts).collect(),
+                scores: ranked.map(|rank| 0.5 / f32::from(rank + 1)).collect(),
                 turn: 0,
                 ubatch,
                 phase,
@@ -192,6 +202,16 @@ pub(crate) fn records(
         }
         cost.lane_busy_ns = jitter(cost.misses * 520_000, &mut timing);
         cost.io_wait_ns = cost.lane_busy_ns * (lanes + 3) / (4 * lanes);
+        cost.io_active_ns = cost.io_wait_ns;
+        if config.overlaps() {
+            cost.io_wait_ns /= 3;
+        }
+        if stream && config.prefetch_layers > 0 {
+            cost.speculated = 5;
+            cost.speculated_bytes = 5 * shape.expert_bytes(0);
+            cost.speculated_hits = cost.hits.min(3);
+            cost.speculated_wasted = 1;
+        }
         cost.mgmt_ns = if stream { jitter(300_000 * n, &mut timing) } else { 0 };
         cost.other_ns = jitter(450_000, &mut timing);
         cost.wall_ns = cost.compute_ns + cost.io_wait_ns + cost.mgmt_ns + cost.other_ns;
@@ -211,6 +231,7 @@ pub(crate) fn records(
         cost,
     }));
     let (mut decode_ns, mut peak_cache_bytes) = (0, 0);
+    let shrinks = stream && config.cache_mib == CacheBudget::Auto;
     for step in 1..=tokens {
         let position = PROMPT_TOKENS + step - 1;
         let (cost, rate, held, peak) = batch(Phase::Decode, vec![position], &mut records);
@@ -223,8 +244,26 @@ pub(crate) fn records(
             cost,
             cumulative_hit_rate: rate,
             cache_resident_bytes: held,
+            cache_budget_bytes: budget - if shrinks { 40 * MIB } else { 0 },
             rss_bytes: 150 * MIB + budget,
+            memory: MemoryState {
+                anon_bytes: Some(140 * MIB + budget),
+                file_bytes: Some(10 * MIB),
+                swap_bytes: Some(0),
+                available_bytes: Some(800 * MIB),
+                free_bytes: Some(300 * MIB),
+                swap_free_bytes: None,
+            },
         }));
+        if shrinks && step == 1 {
+            records.push(Record::Budget(BudgetRecord {
+                step,
+                from_bytes: budget,
+                to_bytes: budget - 40 * MIB,
+                available_bytes: 90 * MIB,
+                evicted: 60,
+            }));
+        }
     }
     records.push(Record::End(Box::new(RunEnd {
         outcome: Outcome::Complete,
@@ -237,6 +276,51 @@ pub(crate) fn records(
         logits_sha256: None,
     })));
     records
+}
+
+/// What the configuration asks to be recorded of one event.
+fn push_traced(
+    records: &mut Vec<Record>,
+    config: &RunConfig,
+    ubatch: u32,
+    layer: u32,
+    distinct: &[u16],
+    read_bytes: &[u64],
+) {
+    let read = distinct.iter().zip(read_bytes).filter(|(_, bytes)| **bytes > 0);
+    for (expert, bytes) in read.filter(|_| config.io_trace) {
+        for projection in 0..3 {
+            records.push(Record::Read(ReadRecord {
+                ubatch,
+                layer,
+                expert: *expert,
+                projection,
+                lane: (expert % 4) as u8,
+                purpose: if layer == 0 { ReadPurpose::Demand } else { ReadPurpose::Prefetch },
+                wanted_bytes: bytes / 3,
+                read_bytes: bytes / 3 + 4096,
+                queued_ns: u64::from(ubatch) * 1_000_000,
+                wait_ns: 20_000,
+                service_ns: 170_000,
+            }));
+        }
+    }
+    if config.compute_trace != ComputeTrace::Off {
+        for (layer, part, ns) in [
+            (Some(layer), "dense", 90_000),
+            (Some(layer), "experts", 60_000),
+            (None, "output", 9_000),
+        ] {
+            let part = part.to_owned();
+            records.push(Record::Compute(ComputeRecord {
+                ubatch,
+                layer,
+                part,
+                node: String::new(),
+                ns,
+            }));
+        }
+    }
 }
 
 /// Distinct experts: some kept from the token before, the others drawn from a skewed distribution.

@@ -327,4 +327,42 @@ mod tests {
             }
         });
     }
+
+    /// Reads come while the ring is idle, busy and full; each must be noticed.
+    #[test]
+    fn the_ring_notices_every_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("slices");
+        std::fs::write(&path, vec![9; 1 << 20]).unwrap();
+        let (files, _) = SliceFiles::open(&[path], false, &[]).unwrap();
+        let engine = IoEngine::Uring;
+        let options = LaneOptions { lanes: 3, helpers: 0, engine, slices: 8, record: false };
+        let lanes = Lanes::new(files, options).unwrap();
+        let arena = Arena::new(8 * 65_536).unwrap();
+        let queue = lanes.queue();
+        for i in 0..4000u32 {
+            let slice = i % 8;
+            if queue.state(slice) != SliceState::Absent {
+                assert!(queue.wait_for(slice));
+                queue.forget(slice);
+            }
+            let read = SliceRead {
+                file: 0,
+                offset: u64::from(slice),
+                bytes: 1 + u64::from(i % 60_000),
+                frame: arena.at(u64::from(slice) * 65_536),
+                slice,
+                purpose: ReadPurpose::Demand,
+                ubatch: 0,
+            };
+            // SAFETY: each slice has 64 KiB of its own, and its last read is over.
+            unsafe { lanes.submit(&[read]) };
+            if i % 7 == 0 {
+                lanes.drain();
+            }
+        }
+        lanes.drain();
+        assert_eq!(queue.take_stats().reads, 4000);
+        assert!(queue.take_error().is_none());
+    }
 }

@@ -24,6 +24,7 @@ pub mod log;
 mod matmul;
 pub mod memory;
 pub mod model;
+mod node;
 mod nodes;
 mod predict;
 mod routes;

@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use bmoe_trace::Mode;
 use bmoe_trace::line::{Begin, ErrorLine, Line, Load, Prefill, Progress, Ready};
-use bmoe_trace::record::{Outcome, Record, RunEnd, TokenRecord};
+use bmoe_trace::record::{Outcome, Published, Record, RunEnd, TokenRecord};
+use bmoe_trace::{Mode, RunConfig};
 use serde_json::Value;
 
+use super::people;
 use super::sinks::{Event, RecordSink, output_error};
-use super::summary::{self, Totals, mib, seconds};
+use super::summary::{Totals, mib, seconds};
 use crate::chat::Delta;
 use crate::error::EngineError;
 
@@ -21,9 +22,7 @@ pub struct Lines<W> {
     delta: Delta,
     ready: Ready,
     steps: u32,
-    streaming: bool,
-    /// Reads overlap with computation.
-    overlap: bool,
+    config: RunConfig,
     totals: Totals,
     /// Plain text: thoughts were printed and the answer was not yet.
     thinking: bool,
@@ -44,8 +43,7 @@ impl<W: Write> Lines<W> {
                 think_ctl: String::new(),
             },
             steps: 0,
-            streaming: false,
-            overlap: false,
+            config: RunConfig::default(),
             totals: Totals::default(),
             thinking: false,
         }
@@ -59,17 +57,19 @@ impl<W: Write> Lines<W> {
     fn progress(&mut self, token: &TokenRecord) -> Progress {
         let cost = &token.cost;
         let delta = std::mem::take(&mut self.delta);
+        let published = Published::of(cost, self.config.overlaps());
         // The kernel or nobody reads experts in the other modes: -1 = not measured.
-        let measured = |value: f64| if self.streaming { value } else { -1.0 };
+        let streaming = self.config.mode == Mode::Stream;
+        let measured = |value: f64| if streaming { value } else { -1.0 };
         Progress {
             step: token.step,
             steps: self.steps,
             wall_ms: ms(cost.wall_ns),
-            io_ms: measured(ms(if self.overlap { cost.lane_busy_ns } else { cost.io_wait_ns })),
+            io_ms: measured(ms(published.io_ns)),
             compute_ms: ms(cost.compute_ns),
             mgmt_ms: measured(ms(cost.mgmt_ns)),
-            stall_ms: if self.overlap { ms(cost.io_wait_ns) } else { 0.0 },
-            read_mb: measured(mib(cost.expert_read_bytes)),
+            stall_ms: ms(published.stall_ns),
+            read_mb: measured(mib(published.read_bytes)),
             cache_hit_pct: self.totals.hit_pct(token),
             majflt: cost.major_faults,
             cpu_ms: ms(cost.cpu_ns),
@@ -77,6 +77,7 @@ impl<W: Write> Lines<W> {
             delta_reasoning: delta.reasoning,
             delta_text: delta.text,
             reset: delta.reset.into(),
+            io_wait_ms: measured(ms(cost.io_wait_ns)),
             lane_busy_ms: measured(ms(cost.lane_busy_ns)),
             other_ms: ms(cost.other_ns),
         }
@@ -161,7 +162,7 @@ impl<W: Write> Lines<W> {
     fn finish(&mut self, end: &RunEnd) -> io::Result<()> {
         writeln!(self.out)?;
         if let (Outcome::Complete, Some(done)) = (&end.outcome, self.totals.last_done()) {
-            let mut text = summary::for_people(done, self.streaming, self.overlap);
+            let mut text = people::summary(done, &self.config);
             if let Some(hash) = &end.logits_sha256 {
                 text += &format!("logits   sha256 {hash}\n");
             }
@@ -175,8 +176,7 @@ impl<W: Write> Lines<W> {
 impl<W: Write> RecordSink for Lines<W> {
     fn record(&mut self, record: &Record) -> Result<(), EngineError> {
         if let Record::Start(start) = record {
-            self.streaming = start.config.mode == Mode::Stream;
-            self.overlap = self.streaming && start.config.overlap;
+            self.config.clone_from(&start.config);
             self.ready.arch.clone_from(&start.model.arch);
             self.ready.n_ctx = start.config.ctx_tokens;
             self.ready.n_expert_used = start.model.n_expert_used;

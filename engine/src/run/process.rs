@@ -1,5 +1,6 @@
 //! What the process costs, as the kernel counts it.
 
+use bmoe_trace::record::MemoryState;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Counters of the process since its start. A counter that the system doesn't tell stays 0.
@@ -38,10 +39,30 @@ fn major_faults(stat: &str) -> u64 {
         .unwrap_or(0)
 }
 
+fn status() -> String {
+    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
 /// Resident bytes now and at most so far.
 pub(super) fn rss() -> (u64, u64) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    (kib_field(&status, "VmRSS:"), kib_field(&status, "VmHWM:"))
+    let status = status();
+    let field = |name| kib_field(&status, name).unwrap_or(0);
+    (field("VmRSS:"), field("VmHWM:"))
+}
+
+/// Resident bytes now, and where memory is. Two small files of the kernel: about 10 us.
+pub(super) fn memory() -> (u64, MemoryState) {
+    let status = status();
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let state = MemoryState {
+        anon_bytes: kib_field(&status, "RssAnon:"),
+        file_bytes: kib_field(&status, "RssFile:"),
+        swap_bytes: kib_field(&status, "VmSwap:"),
+        available_bytes: kib_field(&meminfo, "MemAvailable:"),
+        free_bytes: kib_field(&meminfo, "MemFree:"),
+        swap_free_bytes: kib_field(&meminfo, "SwapFree:"),
+    };
+    (kib_field(&status, "VmRSS:").unwrap_or(0), state)
 }
 
 /// Addresses that the process has reserved, and how much of them is in memory. What is reserved and never
@@ -54,11 +75,9 @@ pub(super) struct AddressSpace {
 
 impl AddressSpace {
     pub(super) fn now() -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Self {
-            reserved_bytes: kib_field(&status, "VmSize:"),
-            resident_bytes: kib_field(&status, "VmRSS:"),
-        }
+        let status = status();
+        let field = |name| kib_field(&status, name).unwrap_or(0);
+        Self { reserved_bytes: field("VmSize:"), resident_bytes: field("VmRSS:") }
     }
 
     /// Bytes reserved since then and not touched yet.
@@ -69,10 +88,11 @@ impl AddressSpace {
     }
 }
 
-fn kib_field(status: &str, name: &str) -> u64 {
-    let value = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = value.and_then(|v| v.trim().strip_suffix(" kB")).and_then(|v| v.trim().parse().ok());
-    kib.unwrap_or(0u64) * 1024
+/// Bytes of a line `name   1024 kB`.
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Bytes that the process has read through system calls (`rchar`); `None` when the system hides it.
@@ -89,9 +109,14 @@ mod tests {
     fn fields_are_found() {
         let stat = "42 (a name) with) R 1 2 3 4 5 6 70 80 91 100 11 12";
         assert_eq!(major_faults(stat), 91);
-        assert_eq!(kib_field("VmHWM:\t  2048 kB\nVmRSS:\t 1024 kB\n", "VmRSS:"), 1024 * 1024);
+        let status = "VmHWM:\t  2048 kB\nVmRSS:\t 1024 kB\n";
+        assert_eq!(kib_field(status, "VmRSS:"), Some(1024 * 1024));
+        assert_eq!(kib_field(status, "RssAnon:"), None);
         let (now, peak) = rss();
         assert!(now > 0 && peak >= now);
+        let (now, state) = memory();
+        assert!(now > 0 && state.anon_bytes.is_some_and(|anon| anon > 0 && anon <= now));
+        assert!(state.available_bytes.is_some() && state.free_bytes.is_some());
         assert!(Counters::now().cpu_ns > 0);
     }
 }

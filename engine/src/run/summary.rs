@@ -1,9 +1,10 @@
-//! A request's totals, for the protocol's last line and for people.
+//! A request's totals, for the protocol's last line and for people ([`super::people`]).
 
 use bmoe_trace::Mode;
 use bmoe_trace::line::Done;
 use bmoe_trace::record::{
-    Cost, DirectIo, LoadRecord, PrefillRecord, Record, RunStart, TokenRecord,
+    Cost, DirectIo, IoEngineUsed, LoadRecord, PrefillRecord, Published, Record, RunStart,
+    TokenRecord,
 };
 use serde_json::Value;
 
@@ -17,6 +18,8 @@ pub(super) struct Totals {
     prefill: Option<PrefillRecord>,
     sum: Cost,
     last: Option<TokenRecord>,
+    /// Changes of the cache's budget.
+    resizes: u64,
     done: Option<Done>,
 }
 
@@ -30,11 +33,11 @@ impl Totals {
                 self.sum += &token.cost;
                 self.last = Some(token.clone());
             }
+            Record::Budget(_) => self.resizes += 1,
             Record::Turn(_)
             | Record::Route(_)
             | Record::Read(_)
             | Record::Compute(_)
-            | Record::Budget(_)
             | Record::End(_) => {}
         }
     }
@@ -71,8 +74,9 @@ impl Totals {
         let streaming = self.start.as_ref().is_some_and(|s| s.config.mode == Mode::Stream);
         // The kernel or nobody reads experts in the other modes: -1 = not measured.
         let measured = |value: f64| if streaming { value } else { -1.0 };
-        let overlap = streaming && self.start.as_ref().is_some_and(|s| s.config.overlap);
-        let wait_ns = self.sum.io_wait_ns;
+        let overlaps = self.start.as_ref().is_some_and(|s| s.config.overlaps());
+        let published = Published::of(&self.sum, overlaps);
+        let first_budget_mib = load.map_or(0.0, |l| mib(l.cache_budget_bytes));
         let per_token = |total: f64| if tokens == 0 { 0.0 } else { total / f64::from(tokens) };
         Done {
             id: Value::Null,
@@ -86,18 +90,17 @@ impl Totals {
             n_prompt,
             n_past: report.total_tokens,
             compute_s_tok: per_token(seconds(self.sum.compute_ns)),
-            io_s_tok: measured(per_token(seconds(if overlap {
-                self.sum.lane_busy_ns
-            } else {
-                wait_ns
-            }))),
-            stall_s_tok: if overlap { per_token(seconds(wait_ns)) } else { 0.0 },
+            io_s_tok: measured(per_token(seconds(published.io_ns))),
+            stall_s_tok: per_token(seconds(published.stall_ns)),
             mgmt_s_tok: measured(per_token(seconds(self.sum.mgmt_ns))),
             cpu_s_tok: per_token(seconds(self.sum.cpu_ns)),
             majflt_tok: per_token(self.sum.major_faults as f64),
-            read_mib: measured(mib(self.sum.expert_read_bytes)),
+            read_mib: measured(mib(published.read_bytes)),
             cache_resident_mib: self.last.as_ref().map_or(0.0, |t| mib(t.cache_resident_bytes)),
-            cache_budget_mib: load.map_or(0.0, |l| mib(l.cache_budget_bytes)),
+            cache_budget_mib: match &self.last {
+                Some(token) => mib(token.cache_budget_bytes),
+                None => first_budget_mib,
+            },
             token_demand_mib: self
                 .start
                 .as_ref()
@@ -107,6 +110,17 @@ impl Totals {
             n_removed: report.removed_tokens,
             prefix: report.prefix.as_str().to_owned(),
             logits_sha256: report.logits_sha256.clone(),
+            io_wait_s_tok: measured(per_token(seconds(self.sum.io_wait_ns))),
+            io_rate_mib_s: match seconds(self.sum.io_active_ns) {
+                active_s if active_s > 0.0 => mib(self.sum.device_read_bytes) / active_s,
+                _ => -1.0,
+            },
+            spec_experts: self.sum.speculated,
+            spec_read_mib: mib(self.sum.speculated_bytes),
+            spec_useful: self.sum.speculated_hits,
+            spec_wasted: self.sum.speculated_wasted,
+            cache_resizes: self.resizes,
+            cache_first_budget_mib: first_budget_mib,
             other_s_tok: per_token(seconds(self.sum.other_ns)),
             ttft_s: prefill.map_or(0.0, |p| seconds(p.time_to_first_token_ns)),
             dense_read_s: load.map_or(0.0, |l| seconds(l.dense_read_ns)),
@@ -117,6 +131,7 @@ impl Totals {
             peak_event_mib: mib(report.peak_event_bytes),
             peak_rss_mib: mib(report.peak_rss_bytes),
             o_direct: load.map_or_else(String::new, |l| direct_io(&l.direct_io)),
+            io_engine: load.map_or_else(String::new, |l| io_engine(&l.io_engine)),
             reasoning: report.reasoning.clone(),
             text: report.text.clone(),
         }
@@ -132,56 +147,15 @@ fn direct_io(how: &DirectIo) -> String {
     }
 }
 
-/// The lines that a person sees behind the text.
-pub(super) fn for_people(done: &Done, streaming: bool, overlap: bool) -> String {
-    let wait_s_tok = if overlap { done.stall_s_tok } else { done.io_s_tok };
-    let reads = if streaming {
-        format!(
-            "compute {:.1} ms, I/O wait {:.1} ms, cache management {:.2} ms",
-            1e3 * done.compute_s_tok,
-            1e3 * wait_s_tok,
-            1e3 * done.mgmt_s_tok
-        )
-    } else {
-        format!("compute {:.1} ms", 1e3 * done.compute_s_tok)
-    };
-    let mut text = format!(
-        "load     {:.2} s, of which {:.2} s read {:.0} MiB of dense weights; {:.0} MiB of experts read\n\
-         prefill  {} tokens in {:.2} s, {:.1} tok/s; first token {:.2} s after the start\n\
-         decode   {} tokens, {:.2} tok/s; per token: {reads}, other {:.2} ms\n\
-         memory   peak {:.0} MiB\n",
-        done.load_s,
-        done.dense_read_s,
-        done.dense_read_mib,
-        done.load_expert_read_mib,
-        done.n_prompt,
-        done.prefill_s,
-        done.prefill_tps,
-        done.ttft_s,
-        done.tokens,
-        done.tok_s,
-        1e3 * done.other_s_tok,
-        done.peak_rss_mib,
-    );
-    if streaming {
-        let hits = if done.cache_hit_pct < 0.0 {
-            "none (no cache)".to_owned()
-        } else {
-            format!("{:.1} %", done.cache_hit_pct)
-        };
-        text += &format!(
-            "experts  {:.1} MiB/token read, hits {hits}; at most {:.1} of {:.1} MiB cached, {:.1} of {:.1} \
-             MiB event room in use\n\
-             reads    O_DIRECT {}\n",
-            done.read_mib / f64::from(done.tokens.max(1)),
-            done.peak_cache_mib,
-            done.cache_budget_mib,
-            done.peak_event_mib,
-            done.event_room_mib,
-            done.o_direct,
-        );
+fn io_engine(used: &IoEngineUsed) -> String {
+    match used {
+        IoEngineUsed::Pread => "pread".into(),
+        IoEngineUsed::Uring => "io_uring".into(),
+        IoEngineUsed::UringUnavailable { reason } => {
+            format!("pread (io_uring is not available: {reason})")
+        }
+        IoEngineUsed::NotApplicable => "not applicable".into(),
     }
-    text
 }
 
 pub(super) fn mib(bytes: u64) -> f64 {

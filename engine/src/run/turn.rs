@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::engine::Engine;
 use super::meter::Meter;
-use super::process::rss;
+use super::process::{memory, rss};
 use super::recorder::hex;
 use super::request::{Finish, GeneratedToken, Prefix, TurnReport};
 use super::sinks::Event;
@@ -358,6 +358,7 @@ impl Engine<'_> {
                     let hit_rate = s.counts().hit_rate().unwrap_or(f64::NAN);
                     (hit_rate, s.resident_bytes(), s.plan().budget_bytes)
                 });
+            let (rss_bytes, memory) = memory();
             let record = Record::Token(TokenRecord {
                 step,
                 position,
@@ -366,7 +367,8 @@ impl Engine<'_> {
                 cumulative_hit_rate: hit_rate,
                 cache_resident_bytes,
                 cache_budget_bytes,
-                rss_bytes: rss().0,
+                rss_bytes,
+                memory,
             });
             self.recorder.emit(&record)?;
             let seen = GeneratedToken { step, token, delta: &delta, cost: &cost };

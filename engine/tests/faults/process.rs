@@ -1,6 +1,6 @@
 //! Signals, pipes and disks around the program.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -167,5 +167,44 @@ fn two_engines_on_one_model_give_the_same_text() {
         });
         assert_eq!(code, Some(0), "{errors}");
         assert_eq!(text.as_deref(), Some(resident.text.as_str()));
+    }
+}
+
+/// A session whose disk fails ends, though its input stays open.
+#[test]
+fn a_read_error_between_turns_ends_the_session() {
+    let _place = common::place(1);
+    let folder = common::folder();
+    let model = model(folder.path());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_bmoe-engine"))
+        .args(["session", "-t", "1", "--ctx", "256", "-m"])
+        .arg(&model)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (error, code, errors) = within_limit("a session", move || {
+        let mut input = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut ask = |id: u32| {
+            writeln!(input, r#"{{"cmd":"generate","id":{id},"prompt":"a","n_predict":4}}"#)
+                .unwrap();
+        };
+        ask(1);
+        assert!(lines.any(|line| line.unwrap().starts_with("BMOE_DONE")));
+        std::fs::File::options().write(true).open(&model).unwrap().set_len(1 << 20).unwrap();
+        ask(2);
+        let error = lines.find_map(|line| match Line::parse(&line.unwrap()) {
+            Some(Line::Error(error)) => Some(error),
+            _ => None,
+        });
+        let (code, errors) = end_of(child);
+        (error.unwrap(), code, errors)
+    });
+    assert_eq!(code, Some(4), "{errors}");
+    assert!(error.fatal, "{error:?}");
+    for part in ["m.gguf", "offset", "bytes early"] {
+        assert!(error.msg.contains(part), "{error:?}");
     }
 }

@@ -41,10 +41,8 @@ impl Connection {
     /// # Errors
     /// It doesn't start.
     pub fn start(command: &mut Command) -> Result<Self, Error> {
-        let failed = |source| ExecutorError {
-            what: format!("{} does not start", command.get_program().display()),
-            source,
-        };
+        let what = format!("{} does not start", command.get_program().display());
+        let failed = |source| ExecutorError { what, source };
         let started = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -128,19 +128,29 @@ impl<W: Write> Screen<W> {
 
 #[cfg(test)]
 mod tests {
-    use bmoe_trace::line::Line;
-
     use super::*;
 
     fn progress(reasoning: &str, text: &str, reset: u8) -> Progress {
-        let line = format!(
-            r#"BMOE_PROGRESS {{"step":1,"steps":9,"wall_ms":1.0,"io_ms":-1.0,"compute_ms":1.0,
-            "mgmt_ms":-1.0,"stall_ms":0.0,"read_mb":-1.0,"cache_hit_pct":-1.0,"majflt":0,"cpu_ms":1.0,
-            "delta_reasoning":{reasoning:?},"delta_text":{text:?},"reset":{reset},"lane_busy_ms":-1.0,
-            "other_ms":0.0}}"#
-        );
-        let Some(Line::Progress(progress)) = Line::parse(&line) else { panic!("{line}") };
-        progress
+        Progress {
+            step: 1,
+            steps: 9,
+            wall_ms: 1.0,
+            io_ms: -1.0,
+            compute_ms: 1.0,
+            mgmt_ms: -1.0,
+            stall_ms: 0.0,
+            read_mb: -1.0,
+            cache_hit_pct: -1.0,
+            majflt: 0,
+            cpu_ms: 1.0,
+            dense_resident_frac: -1.0,
+            delta_reasoning: reasoning.to_owned(),
+            delta_text: text.to_owned(),
+            reset,
+            io_wait_ms: -1.0,
+            lane_busy_ms: -1.0,
+            other_ms: 0.0,
+        }
     }
 
     fn shown(colour: bool, thoughts: bool, deltas: &[(&str, &str, u8)]) -> String {

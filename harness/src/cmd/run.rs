@@ -52,7 +52,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let (matrix, text) = Matrix::load(&args.matrix)?;
-    let schedule = select(matrix.schedule()?, args.filter.as_deref())?;
+    let mut schedule = select(matrix.schedule()?, args.filter.as_deref())?;
     if args.list {
         list(&schedule);
         return Ok(());
@@ -66,6 +66,8 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     for model in located.iter().filter(|m| m.recipe.is_none()) {
         model.check_files()?;
     }
+    check_experts(&schedule, &located)?;
+    find_profiles(&mut schedule, folder)?;
     if args.dry_run {
         return dry_run(&schedule, &located, &engine, &out);
     }
@@ -136,6 +138,48 @@ fn select(schedule: Schedule, filter: Option<&str>) -> Result<Schedule, Error> {
         )));
     }
     Ok(selected)
+}
+
+/// Refuses cells that want more experts per token than their model has, where that is known before it is
+/// made.
+fn check_experts(schedule: &Schedule, located: &[Located]) -> Result<(), Error> {
+    for model in located {
+        let Some(experts) = model.recipe.as_ref().map(|r| r.shape.dims.experts) else { continue };
+        let cells = schedule.runs.iter().map(|run| &schedule.cells[run.cell]);
+        for cell in cells.filter(|c| c.model == model.name) {
+            let wanted = cell.config.n_expert_used;
+            if wanted > experts {
+                return Err(Error::Refused(format!(
+                    "the cell \"{}\" has `n_expert_used = {wanted}`, but the model `{}` has {experts} \
+                     experts a layer; expected {experts} or less, or 0 for the model's own top-k",
+                    cell.name, model.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Profiles are beside the matrix file, as models are.
+fn find_profiles(schedule: &mut Schedule, folder: &Path) -> Result<(), Error> {
+    for run in &schedule.runs {
+        let cell = &schedule.cells[run.cell];
+        if let Some(profile) = &cell.config.warm_profile {
+            let path = folder.join(profile);
+            std::fs::File::open(&path).map_err(|e| {
+                Error::Refused(format!(
+                    "the cell \"{}\" needs the profile {}, which cannot be opened: {e} (an engine's \
+                     --save-profile writes one)",
+                    cell.name,
+                    path.display()
+                ))
+            })?;
+        }
+    }
+    for profile in schedule.cells.iter_mut().filter_map(|c| c.config.warm_profile.as_mut()) {
+        *profile = folder.join(&*profile);
+    }
+    Ok(())
 }
 
 fn default_out(matrix: &str) -> PathBuf {

@@ -93,6 +93,12 @@ impl Machine {
         Some(kib * 1024)
     }
 
+    /// Processes that ran or wanted to, averaged over the last minute.
+    #[must_use]
+    pub fn load_average(&self) -> Option<f64> {
+        self.read("/proc/loadavg")?.split_ascii_whitespace().next()?.parse().ok()
+    }
+
     fn os(&self) -> Option<String> {
         let text = self.read("/etc/os-release")?;
         let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bmoe_cache::PolicyKind;
 use bmoe_trace::RunConfig;
 use regex::{Regex, RegexBuilder};
 
@@ -27,12 +28,14 @@ pub struct Cell {
 
 impl Cell {
     /// Whether both compute the same text: the same model and prompt, and the same of everything
-    /// that decides which experts are used or which of ggml's kernels computes them.
+    /// that decides which experts are used, which of ggml's kernels computes them and how tokens are
+    /// chosen.
     #[must_use]
     pub fn same_text(&self, other: &Self) -> bool {
         let key = |cell: &Self| {
             let c = &cell.config;
-            (c.n_predict, c.n_expert_used, c.ctx_tokens, c.ubatch_tokens)
+            let kernels = (c.ctx_tokens, c.ubatch_tokens);
+            (c.n_predict, c.n_expert_used, kernels, c.chat, c.think, c.sampling)
         };
         self.model == other.model
             && self.config.prompt == other.config.prompt
@@ -107,7 +110,9 @@ impl Matrix {
             )));
         }
 
-        let varying = naming::varying(&configs.iter().map(|(_, c)| c).collect::<Vec<_>>());
+        // What only a cell with a name of its own has is told by that name.
+        let unnamed = configs.iter().filter(|(name, _)| name.is_none()).map(|(_, c)| c);
+        let varying = naming::varying(&unnamed.collect::<Vec<_>>());
         let mut seen = HashSet::new();
         let mut cells = Vec::new();
         for (name, config) in configs {
@@ -181,6 +186,12 @@ impl Matrix {
             "`n_predict = 0`; expected 1 or more".to_owned()
         } else if !(1..=8).contains(&config.io_threads) {
             format!("`io_threads = {}`; expected 1 to 8", config.io_threads)
+        } else if !(config.io_ceiling_mib_s >= 0.0 && config.io_ceiling_mib_s.is_finite()) {
+            let given = config.io_ceiling_mib_s;
+            format!("`io_ceiling_mib_s = {given}`; expected MiB/s, or 0 when they are not known")
+        } else if config.cache_policy.parse::<PolicyKind>().is_err() {
+            let known = PolicyKind::ALL.map(PolicyKind::name).join(", ");
+            format!("`cache_policy = \"{}\"`; expected one of {known}", config.cache_policy)
         } else {
             return Ok(());
         };

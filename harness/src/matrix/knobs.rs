@@ -1,6 +1,9 @@
 //! The engine settings that a matrix can set, in one list.
 
-use bmoe_trace::{Mode, RunConfig};
+use std::path::{Path, PathBuf};
+
+use bmoe_trace::config::{ComputeTrace, DenseWeights, IoEngine, Sampling, Think};
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
 use serde::{Deserialize, Serialize};
 
 /// Declares [`Overrides`], [`Axes`] and [`ExtraCell`] from one list of [`RunConfig`] fields. The list's order is the
@@ -34,6 +37,13 @@ macro_rules! knobs {
             fn merge(&mut self, other: &Self) {
                 $(if other.$name.is_some() { self.$name.clone_from(&other.$name); })*
             }
+        }
+
+        fn reset_what_does_not_apply(config: &mut RunConfig) {
+            let default = RunConfig::default();
+            $(if !applies(stringify!($name), config) {
+                config.$name.clone_from(&default.$name);
+            })*
         }
 
         /// Lists of values; every combination is a cell.
@@ -111,23 +121,57 @@ knobs! {
     prompt: String,
     n_predict: u32,
     n_expert_used: u32,
+    chat: bool,
+    think: Think,
+    sampling: Sampling,
     ctx_tokens: u32,
     ubatch_tokens: u32,
     threads: u32,
+    cpu_mask: String,
+    dense_weights: DenseWeights,
     odirect: bool,
-    cache_mib: u64,
+    io_engine: IoEngine,
+    io_ceiling_mib_s: f64,
+    overlap: bool,
+    cache_mib: CacheBudget,
+    cache_floor_mib: u64,
+    cache_ceil_mib: u64,
+    force_cache: bool,
+    cache_policy: String,
+    warm_profile: Option<PathBuf>,
+    prefetch_layers: u32,
+    predict_experts: u32,
     io_threads: u32,
     hash_logits: bool,
+    trace_scores: u32,
+    io_trace: bool,
+    compute_trace: ComputeTrace,
 }
 
-/// Gives the settings that mean nothing in a mode their defaults, so that an axis over them doesn't
-/// multiply the cells of that mode.
+/// Whether a setting means anything beside the others.
+pub(super) fn applies(setting: &str, config: &RunConfig) -> bool {
+    let streams = config.mode == Mode::Stream;
+    match setting {
+        "dense_weights" | "odirect" | "io_engine" | "io_ceiling_mib_s" | "overlap"
+        | "cache_mib" | "io_threads" | "io_trace" => streams,
+        "force_cache" | "cache_policy" | "warm_profile" | "prefetch_layers" | "predict_experts" => {
+            streams && config.cache_mib.is_on()
+        }
+        "cache_floor_mib" | "cache_ceil_mib" => streams && config.cache_mib == CacheBudget::Auto,
+        "think" => config.chat,
+        _ => true,
+    }
+}
+
+/// Gives the settings that mean nothing in a cell their defaults, so that an axis over them doesn't
+/// multiply such cells. An empty path, which lists can hold where they can't hold nothing, becomes none.
 pub(super) fn normalise(config: &mut RunConfig) {
-    if config.mode != Mode::Stream {
-        let default = RunConfig::default();
-        config.cache_mib = default.cache_mib;
-        config.io_threads = default.io_threads;
-        config.odirect = default.odirect;
+    reset_what_does_not_apply(config);
+    if config.sampling.is_greedy() {
+        config.sampling = Sampling::default();
+    }
+    if config.warm_profile.as_deref() == Some(Path::new("")) {
+        config.warm_profile = None;
     }
 }
 
@@ -137,7 +181,8 @@ mod tests {
 
     #[test]
     fn every_setting_of_the_engine_can_be_set() {
-        let mut expected: Vec<String> = toml::Table::try_from(RunConfig::default())
+        let config = RunConfig { warm_profile: Some("p".into()), ..RunConfig::default() };
+        let mut expected: Vec<String> = toml::Table::try_from(config)
             .unwrap()
             .keys()
             .filter(|key| *key != "model")
@@ -155,7 +200,7 @@ mod tests {
     #[test]
     fn axes_nest_in_the_order_of_the_list() {
         let axes: Axes = toml::from_str(
-            "io_threads = [1, 4]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [0, 9]",
+            "io_threads = [1, 4]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [0, \"auto\"]",
         )
         .unwrap();
         let all: Vec<_> = axes
@@ -165,16 +210,43 @@ mod tests {
             .collect();
         assert_eq!(all.len(), 8);
         assert_eq!(axes.count(), 8);
-        assert_eq!(all[..3], [(Mode::Mmap, 0, 1), (Mode::Mmap, 0, 4), (Mode::Mmap, 9, 1)]);
-        assert_eq!(all[7], (Mode::Stream, 9, 4));
+        let (off, auto) = (CacheBudget::OFF, CacheBudget::Auto);
+        assert_eq!(all[..3], [(Mode::Mmap, off, 1), (Mode::Mmap, off, 4), (Mode::Mmap, auto, 1)]);
+        assert_eq!(all[7], (Mode::Stream, auto, 4));
     }
 
     #[test]
     fn a_selector_matches_what_it_names_and_nothing_else() {
         let selector: Overrides = toml::from_str("mode = \"stream\"\ncache_mib = 9").unwrap();
-        let mut config = RunConfig { cache_mib: 9, threads: 3, ..RunConfig::default() };
+        let mut config =
+            RunConfig { cache_mib: CacheBudget::Mib(9), threads: 3, ..RunConfig::default() };
         assert!(selector.matches(&config));
         config.mode = Mode::Mmap;
         assert!(!selector.matches(&config));
+    }
+
+    #[test]
+    fn settings_that_mean_nothing_become_the_default() {
+        let config = || RunConfig {
+            cache_mib: CacheBudget::Mib(9),
+            cache_ceil_mib: 3000,
+            cache_policy: "lfu".to_owned(),
+            warm_profile: Some(PathBuf::new()),
+            prefetch_layers: 2,
+            overlap: false,
+            think: Think::Off,
+            ..RunConfig::default()
+        };
+        let mut streamed = config();
+        normalise(&mut streamed);
+        assert_eq!((streamed.cache_policy.as_str(), streamed.prefetch_layers), ("lfu", 2));
+        assert_eq!((streamed.cache_ceil_mib, streamed.think), (0, Think::Default));
+        assert_eq!(streamed.warm_profile, None);
+        let mut uncached = RunConfig { cache_mib: CacheBudget::OFF, ..config() };
+        normalise(&mut uncached);
+        assert_eq!(uncached, RunConfig { overlap: false, ..RunConfig::default() });
+        let mut mapped = RunConfig { mode: Mode::Mmap, ..config() };
+        normalise(&mut mapped);
+        assert_eq!(mapped, RunConfig { mode: Mode::Mmap, ..RunConfig::default() });
     }
 }

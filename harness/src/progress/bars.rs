@@ -74,7 +74,7 @@ impl Observer for Bars {
         self.run.set_message("loading");
         self.now = Some(Now {
             label,
-            cached: cell.config.cache_mib > 0,
+            cached: cell.config.cache_mib.is_on(),
             started: Instant::now(),
             place,
             done: None,
@@ -98,10 +98,10 @@ impl Observer for Bars {
             }
             Line::Done(done) => {
                 if let Some(now) = &mut self.now {
-                    now.done = Some(done.clone());
+                    now.done = Some((**done).clone());
                 }
             }
-            Line::Prefill(_) | Line::Error(_) => {}
+            Line::Begin(_) | Line::Prefill(_) | Line::Load(_) | Line::Error(_) => {}
         }
     }
 

@@ -67,9 +67,10 @@ fn outcome(record: &CellRecord, done: Option<&Done>) -> String {
     let what = match record.verdict {
         Verdict::Valid => {
             let Some(done) = done else { return format!("valid, {:.1} s", record.wall_s) };
-            let hits = match record.config.cache_mib {
-                0 => String::new(),
-                _ => format!("hit {:.1} %, ", done.cache_hit_pct),
+            let hits = if record.config.cache_mib.is_on() {
+                format!("hit {:.1} %, ", done.cache_hit_pct)
+            } else {
+                String::new()
             };
             return format!("{:.2} tok/s, {hits}{:.1} s", done.tok_s, record.wall_s);
         }

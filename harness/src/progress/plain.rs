@@ -33,7 +33,7 @@ impl<W: Write> Observer for Plain<W> {
 
     fn line(&mut self, line: &Line) {
         if let Line::Done(done) = line {
-            self.done = Some(done.clone());
+            self.done = Some((**done).clone());
         }
     }
 

@@ -25,7 +25,7 @@ impl Observed {
     pub(super) fn line(&mut self, line: &Line) {
         match line {
             Line::Progress(p) => self.steps = Some((p.step, p.steps)),
-            Line::Done(done) => self.done = Some(done.clone()),
+            Line::Done(done) => self.done = Some((**done).clone()),
             Line::Error(error) => self.error = Some(error.msg.clone()),
             Line::Ready(_) | Line::Begin(_) | Line::Prefill(_) | Line::Load(_) => {}
         }
@@ -61,7 +61,13 @@ impl TraceSummary {
                 Record::Start(start) => self.run_id = Some(start.run_id),
                 Record::Token(token) => self.tokens.push(token.token),
                 Record::End(end) => self.outcome = Some(end.outcome),
-                Record::Load(_) | Record::Route(_) | Record::Prefill(_) => {}
+                Record::Load(_)
+                | Record::Turn(_)
+                | Record::Route(_)
+                | Record::Read(_)
+                | Record::Compute(_)
+                | Record::Budget(_)
+                | Record::Prefill(_) => {}
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bmoe_analysis::result_set::LoadAverage;
 use bmoe_trace::line::Line;
 
 /// One run of the engine.
@@ -41,7 +42,7 @@ pub enum Stopped {
 }
 
 /// A run that came to an end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     /// How the process ended.
     pub exit: Exit,
@@ -51,6 +52,8 @@ pub struct Ended {
     pub wall: Duration,
     /// Processes that the kernel killed for lack of memory meanwhile; `None` when nobody counts them.
     pub oom_kills: Option<u64>,
+    /// How busy the machine was before and after; `None` when it does not tell.
+    pub load_average: Option<LoadAverage>,
 }
 
 /// An engine that can't be run.

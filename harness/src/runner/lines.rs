@@ -3,11 +3,11 @@
 use std::io::{self, BufRead, Read};
 
 /// Far more than any line of the protocol; one that is longer isn't of it.
-pub(super) const LINE_BYTES: usize = 1 << 20;
+pub(crate) const LINE_BYTES: usize = 1 << 20;
 
 /// Reads the next line that has at most `limit` bytes, end included, and passes over longer ones; `false`
 /// at the end.
-pub(super) fn read_line(
+pub(crate) fn read_line(
     reader: &mut impl BufRead,
     line: &mut Vec<u8>,
     limit: usize,

@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use bmoe_analysis::result_set::LoadAverage;
 use bmoe_trace::line::Line;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -98,6 +99,7 @@ impl Executor for LocalExecutor {
                 .map_err(failed(|| format!("{} cannot be opened", file.display())))?;
         }
         let oom_kills_before = Machine::here().oom_kills();
+        let load_before = Machine::here().load_average();
         let start = Instant::now();
         let mut engine = self.spawn(job)?;
         let lines = follow(&mut engine.0);
@@ -150,7 +152,10 @@ impl Executor for LocalExecutor {
         {
             on_line(&line);
         }
-        Ok(Ended { exit: exit(status), stopped, wall, oom_kills })
+        let load_average = load_before
+            .zip(Machine::here().load_average())
+            .map(|(start, end)| LoadAverage { start, end });
+        Ok(Ended { exit: exit(status), stopped, wall, oom_kills, load_average })
     }
 }
 

@@ -7,7 +7,7 @@ use bmoe_trace::RunConfig;
 use bmoe_trace::codec::TraceWriter;
 use bmoe_trace::line::{Done, Line, Progress};
 use bmoe_trace::record::{
-    Cost, LayerShape, ModelShape, Outcome, Record, RunEnd, RunStart, TokenRecord,
+    Cost, LayerShape, MemoryState, ModelShape, Outcome, Record, RunEnd, RunStart, TokenRecord,
 };
 
 /// The start of a run with the given id.
@@ -39,7 +39,9 @@ pub(crate) fn token(step: u32, token: i32) -> Record {
         cost: Cost { wall_ns: 10_000_000, compute_ns: 8_000_000, ..Cost::default() },
         cumulative_hit_rate: f64::NAN,
         cache_resident_bytes: 0,
+        cache_budget_bytes: 0,
         rss_bytes: 1 << 20,
+        memory: MemoryState::default(),
     })
 }
 
@@ -97,6 +99,7 @@ pub(crate) fn progress_line(step: u32, steps: u32) -> Line {
         delta_reasoning: String::new(),
         delta_text: " t".to_owned(),
         reset: 0,
+        io_wait_ms: 1.0,
         lane_busy_ms: 1.0,
         other_ms: 1.0,
     })
@@ -104,7 +107,7 @@ pub(crate) fn progress_line(step: u32, steps: u32) -> Line {
 
 /// The last line of a run that worked.
 pub(crate) fn done_line(tokens: &[i32]) -> Line {
-    Line::Done(Done {
+    Line::Done(Box::new(Done {
         tokens: u32::try_from(tokens.len()).unwrap(),
         tok_s: 100.0,
         prefill_s: 0.01,
@@ -114,5 +117,5 @@ pub(crate) fn done_line(tokens: &[i32]) -> Line {
         n_prompt: 4,
         text: text(tokens),
         ..Done::default()
-    })
+    }))
 }

@@ -4,7 +4,7 @@
 //! append and flush after every token, so that a file can be followed with `tail -f` and an ended
 //! process leaves whole lines behind it.
 //!
-//! * [`MetricsCsv`]: `bmoe_metrics v1`, one row per decode step.
+//! * [`MetricsCsv`]: `bmoe_metrics v2`, one row per decode step.
 //! * [`RouteCsv`]: `route_trace v1`, one row per (layer, token, slot).
 //!
 //! The column names and meanings are those of the BigMoeOnEdge engine's files; `docs/formats.md`

@@ -145,6 +145,12 @@ architectures! {
     Maple = "maple" => standard::MAPLE,
     /// Jamba: Mamba in most layers, dense layers in between.
     Jamba = "jamba" => jamba::SPEC,
+    /// Mistral 3 with experts: as Mixtral.
+    Mistral3 = "mistral3" => standard::LLAMA,
+    /// DeepSeek-OCR's language model: as DeepSeek MoE, with fused gate+up experts.
+    DeepSeek2Ocr = "deepseek2-ocr" => standard::DEEPSEEK2_OCR,
+    /// Snowflake Arctic: a dense part beside the experts.
+    Arctic = "arctic" => standard::ARCTIC,
     /// GroveMoE: chunk experts beside the others.
     GroveMoe = "grovemoe" => grovemoe::SPEC,
 }

@@ -173,6 +173,22 @@ pub(super) const DEEPSEEK: Spec = Spec {
     ..Spec::STANDARD
 };
 
+pub(super) const DEEPSEEK2_OCR: Spec =
+    Spec { neighbour_pairs: false, fused_gate_up: true, ..DEEPSEEK };
+
+pub(super) const ARCTIC: Spec = Spec {
+    heads_fill_hidden: true,
+    neighbour_pairs: true,
+    layer: |b, layer| {
+        b.standard_layer(layer);
+        // Experts look at the layer's input, the dense part at attention's output; both are added.
+        let hidden = b.shape.dims.hidden;
+        b.layer_norm(layer, "ffn_norm_exps", hidden);
+        b.dense_part(layer, "", hidden);
+    },
+    ..Spec::STANDARD
+};
+
 pub(super) const SMALLTHINKER: Spec =
     Spec { keys: |_, keys| keys.set("expert_gating_func", gating::SIGMOID), ..Spec::STANDARD };
 
