@@ -13,17 +13,17 @@ const ENGINE: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$@" >"$here/arguments"
 [ "$5" = none.gguf ] && { cat "$here/refused"; exit 3; }
-echo 'warning: it is cold' >&2
+[ "$5" = cold.gguf ] && echo 'warning: it is cold' >&2
 cat "$here/ready"
 while read -r line; do
     echo "$line" >>"$here/asked"
     case $line in
         *'"close"'*) exit 0 ;;
         *'"cancel"'*) cat "$here/cancelled" ;;
-        *long*) cat "$here/first" ;;
-        *think*) cat "$here/thoughts" "$here/done" ;;
-        *reject*) cat "$here/rejected" ;;
-        *break*) cat "$here/broken"; exit 4 ;;
+        *'"prompt":"long'*) cat "$here/first" ;;
+        *'"prompt":"think'*) cat "$here/thoughts" "$here/done" ;;
+        *'"prompt":"reject'*) cat "$here/rejected" ;;
+        *'"prompt":"break'*) cat "$here/broken"; exit 4 ;;
         *) cat "$here/first" "$here/done" ;;
     esac
 done
@@ -158,8 +158,9 @@ fn messages_are_answered_and_commands_followed() {
 #[test]
 fn thoughts_can_be_left_out_and_the_end_of_input_ends_it() {
     let place = Place::new();
-    let (code, out, _) = place.chat(&["m.gguf", "--no-think-text"], "think");
+    let (code, out, err) = place.chat(&["cold.gguf", "--no-think-text"], "think");
     assert_eq!((code, out.as_str()), (Some(0), "Yes.\n"));
+    assert_eq!(err, "warning: it is cold\n");
     assert!(place.read("asked").ends_with("{\"cmd\":\"close\"}\n"));
 }
 

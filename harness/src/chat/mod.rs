@@ -53,7 +53,7 @@ struct Chat<'a, W: Write> {
     signals: &'a mut dyn Signals,
     settings: Settings,
     ready: Ready,
-    last: Option<Done>,
+    last: Option<Box<Done>>,
     requests: u32,
     clear: bool,
 }
@@ -230,7 +230,7 @@ impl<W: Write> Chat<'_, W> {
                     Line::Progress(progress) => self.screen.delta(&progress)?,
                     Line::Done(done) => {
                         self.screen.done(&done)?;
-                        self.last = Some(*done);
+                        self.last = Some(done);
                         return Ok(());
                     }
                     Line::Error(error) if error.fatal => self.connection.failed(error.msg),
