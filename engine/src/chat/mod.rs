@@ -4,6 +4,7 @@
 //! * [`answer`]: thoughts and answer, told apart in what the model generates.
 
 pub mod answer;
+mod marks;
 mod python;
 pub mod template;
 

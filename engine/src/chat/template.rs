@@ -7,7 +7,8 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 use serde::Serialize;
 
-use super::answer::{Marks, Splitter};
+use super::answer::Splitter;
+use super::marks::Marks;
 use super::python;
 
 /// Who says something.

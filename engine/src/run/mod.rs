@@ -6,6 +6,7 @@ mod cores;
 mod engine;
 mod generate;
 mod governor;
+mod keep;
 mod lines;
 mod load;
 mod meter;
