@@ -36,11 +36,22 @@ impl<'s> Recorder<'s> {
             self.tokens += 1;
             self.decode_ns += token.cost.wall_ns;
         }
-        self.sinks.iter_mut().try_for_each(|sink| sink.record(record))
+        self.to_all(|sink| sink.record(record))
     }
 
     pub(super) fn event(&mut self, event: &Event<'_>) -> Result<(), EngineError> {
-        self.sinks.iter_mut().try_for_each(|sink| sink.event(event))
+        self.to_all(|sink| sink.event(event))
+    }
+
+    /// Gives something to every sink: one that fails doesn't keep it from the others.
+    fn to_all(
+        &mut self,
+        mut give: impl FnMut(&mut dyn RecordSink) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        self.sinks.iter_mut().fold(Ok(()), |result, sink| {
+            let given = give(&mut **sink);
+            result.and(given)
+        })
     }
 
     /// Adds generated text, thoughts included.
