@@ -83,7 +83,8 @@ pub fn all_experts(shape_name: &str, layers: u32) -> Result<String, BenchError> 
     let mut of_layer: Vec<u32> = plan.tensors.iter().filter_map(|t| t.expert_layer).collect();
     of_layer.sort_unstable();
     of_layer.dedup();
-    let layers_of = |(layer, expert_bytes): (u32, &u64)| LayerShape { layer, expert_bytes: *expert_bytes };
+    let layers_of =
+        |(layer, expert_bytes): (u32, &u64)| LayerShape { layer, expert_bytes: *expert_bytes };
     let model = ModelShape {
         arch: shape.arch.name().to_owned(),
         n_layer: layers,

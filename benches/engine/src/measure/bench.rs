@@ -132,7 +132,8 @@ impl Bench<'_> {
     /// The engine's arguments for a contender; writes the files that they name.
     fn arguments(&self, contender: &Contender, round: u32) -> Result<Vec<OsString>, BenchError> {
         let (settings, model) = (&self.environment.settings, &self.environment.model);
-        let mut config = RunConfig { model: self.model.clone(), ..contender.config(settings, model) };
+        let mut config =
+            RunConfig { model: self.model.clone(), ..contender.config(settings, model) };
         if contender.warm {
             let path = self.file("all-experts", 0, "json");
             fs::write(&path, model::all_experts(&settings.shape, settings.layers)?)
@@ -182,7 +183,8 @@ impl Bench<'_> {
     ) -> Result<Result<Found, String>, BenchError> {
         let samples = self.file(contender.name, 0, "perf");
         let args = self.arguments(contender, 0)?;
-        let mut before: Vec<OsString> = ["perf", "record", "-q", "-F", "499", "-o"].map(Into::into).into();
+        let mut before: Vec<OsString> =
+            ["perf", "record", "-q", "-F", "499", "-o"].map(Into::into).into();
         before.extend([samples.clone().into(), "--".into()]);
         let log = self.file(contender.name, 0, "log");
         let ended = self.engine.run(Job { before, ..self.job(args, group, &log) })?;
@@ -194,7 +196,9 @@ impl Bench<'_> {
         let output = report.arg("-i").arg(&samples).stdin(Stdio::null()).output();
         let output = output.map_err(BenchError::io("start", Path::new("perf")))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
+        // Behind the symbol come columns that nobody asked for.
+        let cut = |line: &'_ str| line.trim().split("   ").next().unwrap_or_default().to_owned();
+        let lines: Vec<String> = text.lines().map(cut).filter(|l| !l.is_empty()).collect();
         if lines.is_empty() {
             return Ok(Err("perf has no samples".into()));
         }

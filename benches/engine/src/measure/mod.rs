@@ -164,14 +164,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         }
     };
     fs::create_dir_all(&options.runs).map_err(BenchError::io("make", &options.runs))?;
-    let bench = Bench {
-        options,
-        engine,
-        environment,
-        model: model_path,
-        disk,
-        stop,
-    };
+    let bench = Bench { options, engine, environment, model: model_path, disk, stop };
     bench.steps(&steps, all - steps.len(), &folder)
 }
 

@@ -228,8 +228,7 @@ fn device(results: &Results<'_>) -> Bar {
 }
 
 fn bytes(results: &Results<'_>) -> [Bar; 2] {
-    let streams =
-        ["stream", "stream-serial", "stream-off", "stream-off-serial", "stream-whole"];
+    let streams = ["stream", "stream-serial", "stream-off", "stream-off-serial", "stream-whole"];
     let over = |r: &Run| sum(&r.steps.device_read_bytes) / sum(&r.steps.expert_read_bytes);
     let worst = |values: Vec<f64>| range(&values).map(|(_, worst)| worst);
     let read = streams.iter().flat_map(|n| results.runs(n)).map(over).filter(|o| o.is_finite());

@@ -53,11 +53,7 @@ pub fn rates(results: &Results<'_>) -> String {
         let runs: Vec<&Run> = results.runs(name).collect();
         let own = results.rate(name);
         let against = |base: &'static str| {
-            let base = if contender.own_read_ahead {
-                None
-            } else {
-                results.rate(base)
-            };
+            let base = if contender.own_read_ahead { None } else { results.rate(base) };
             number(own.zip(base).map(|(own, base)| own / base), 2)
         };
         let tokens: Vec<f64> =
