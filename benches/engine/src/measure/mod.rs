@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         tokens: options.tokens,
         repeats: options.repeats,
         cache_mib: options.cache_mb.unwrap_or(125 * u64::from(options.layers)),
-        limit_mib: options.limit_mb.unwrap_or(facts.file_bytes / 2 >> 20),
+        limit_mib: options.limit_mb.unwrap_or((facts.file_bytes / 2) >> 20),
         threads: options.threads,
         lanes: options.io_threads,
         shape: options.shape.clone(),
