@@ -9,6 +9,7 @@ use std::time::Duration;
 use bmoe_engine::llama::gguf::ModelInfo;
 use bmoe_engine::run::{MemoryWatch, RecordSink, RunOptions};
 use bmoe_engine::{EngineError, generate};
+use bmoe_trace::codec::TraceReader;
 use bmoe_trace::record::{BudgetRecord, Record};
 use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
@@ -174,15 +175,13 @@ fn a_control_group_is_the_memory_that_there_is() {
     let _place = common::place(1);
     let folder = common::folder();
     let model = model(folder.path());
-    let info = ModelInfo::read(&model).unwrap();
-    let all = info.experts.total_bytes();
     let path = model.display().to_string();
-    let csv = folder.path().join("m.csv");
+    let trace = folder.path().join("run.trace");
     let arguments = |floor| {
-        let csv = csv.to_str().unwrap();
+        let trace = trace.to_str().unwrap();
         ["generate", "-m", &path, "-p", "a", "-n", "8", "-t", "1", "--cache-mb", "auto"]
             .into_iter()
-            .chain(["--cache-floor-mb", floor, "--csv", csv])
+            .chain(["--cache-floor-mb", floor, "--trace", trace])
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
@@ -194,8 +193,17 @@ fn a_control_group_is_the_memory_that_there_is() {
     group.limit(100 * MIB).unwrap();
     let output = engine("1");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    eprintln!("{all} {text}");
     assert_eq!(output.status.code(), Some(0), "{text}");
+    let file = std::io::BufReader::new(std::fs::File::open(&trace).unwrap());
+    let mut reader = TraceReader::new(file).unwrap();
+    let load = loop {
+        if let Record::Load(load) = reader.read().unwrap().expect("the trace has a load record") {
+            break load;
+        }
+    };
+    // The reserve of 100 MiB is 32.
+    let memory = load.cache_budget_bytes + load.event_room_bytes;
+    assert!(load.cache_budget_bytes >= MIB && memory <= 68 * MIB, "{load:?}");
 
     let output = engine("90");
     let text = String::from_utf8_lossy(&output.stderr);

@@ -171,6 +171,10 @@ pub struct Run {
     pub prompt_tokens: u32,
     /// Time of the prompt.
     pub prefill_ns: u64,
+    /// Part of it in which the graph waited for reads.
+    pub prefill_wait_ns: u64,
+    /// Expert bytes that it read.
+    pub prefill_read_bytes: u64,
     /// From the start of the process to the first token.
     pub first_token_ns: u64,
     /// Highest resident memory.

@@ -49,6 +49,8 @@ fn run(input: impl Read) -> Result<Run, String> {
             Record::Prefill(prefill) => {
                 run.prompt_tokens = prefill.prompt_tokens;
                 run.prefill_ns = prefill.cost.wall_ns;
+                run.prefill_wait_ns = prefill.cost.io_wait_ns;
+                run.prefill_read_bytes = prefill.cost.expert_read_bytes;
                 run.first_token_ns = prefill.time_to_first_token_ns;
                 since = Since::default();
             }

@@ -36,11 +36,24 @@ impl<'s> Recorder<'s> {
             self.tokens += 1;
             self.decode_ns += token.cost.wall_ns;
         }
-        self.sinks.iter_mut().try_for_each(|sink| sink.record(record))
+        self.give_all(|sink| sink.record(record))
     }
 
     pub(super) fn event(&mut self, event: &Event<'_>) -> Result<(), EngineError> {
-        self.sinks.iter_mut().try_for_each(|sink| sink.event(event))
+        self.give_all(|sink| sink.event(event))
+    }
+
+    /// Gives something to every sink: one that fails doesn't keep it from the others.
+    fn give_all(
+        &mut self,
+        mut give: impl FnMut(&mut dyn RecordSink) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let mut result = Ok(());
+        for sink in &mut self.sinks {
+            let given = give(&mut **sink);
+            result = result.and(given);
+        }
+        result
     }
 
     /// Adds generated text, thoughts included.

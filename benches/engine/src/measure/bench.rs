@@ -196,7 +196,9 @@ impl Bench<'_> {
         let output = report.arg("-i").arg(&samples).stdin(Stdio::null()).output();
         let output = output.map_err(BenchError::io("start", Path::new("perf")))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
+        // Behind the symbol come columns that nobody asked for.
+        let cut = |line: &'_ str| line.trim().split("   ").next().unwrap_or_default().to_owned();
+        let lines: Vec<String> = text.lines().map(cut).filter(|l| !l.is_empty()).collect();
         if lines.is_empty() {
             return Ok(Err("perf has no samples".into()));
         }

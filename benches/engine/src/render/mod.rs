@@ -1,6 +1,7 @@
 //! `bmoe-bench render`: everything that people read, from the data alone.
 
 pub mod bars;
+pub mod holds;
 pub mod rates;
 pub mod results;
 pub mod stats;
@@ -10,8 +11,7 @@ use std::fmt::Write as _;
 use crate::contender::{self, CONTENDERS, Part};
 use crate::data::{Entry, Environment, RUNS};
 
-use rates::number;
-use results::{Results, sum};
+use results::Results;
 
 /// Name of the file that is made.
 pub const REPORT: &str = "table.md";
@@ -44,8 +44,17 @@ pub fn report(environment: &Environment, entries: &[Entry], perf: bool) -> Strin
         settings.threads,
         settings.lanes
     );
-    let _ = writeln!(text, "## Bars\n\n{}", bars::table(&bars));
-    text += &holds(&results, &bars, perf);
+    text += "## Bars\n\n";
+    let marked = entries.iter().filter(|e| e.noise.others_at_work()).count();
+    if marked > 0 {
+        let _ = writeln!(
+            text,
+            "**{marked} of {} runs were disturbed by others** (see Noise); what rests on them is no evidence.\n",
+            entries.len()
+        );
+    }
+    let _ = writeln!(text, "{}", bars::table(&bars));
+    text += &holds::text(&results, &bars, perf);
     let _ = writeln!(text, "## Rates\n\n{}", rates::rates(&results));
     let _ = writeln!(text, "## Where the time of a token goes, ms\n\n{}", rates::times(&results));
     let _ = writeln!(
@@ -78,64 +87,6 @@ pub fn report(environment: &Environment, entries: &[Entry], perf: bool) -> Strin
         model.expert_bytes >> 20
     );
     text
-}
-
-/// What keeps the bars that were missed from being met, as far as the figures tell.
-fn holds(results: &Results<'_>, bars: &[bars::Bar], perf: bool) -> String {
-    let missed: Vec<&bars::Bar> = bars.iter().filter(|b| b.met() == Some(false)).collect();
-    if missed.is_empty() {
-        return String::new();
-    }
-    let mut text = "### What holds the missed ones\n\n".to_owned();
-    let missed = |number: &str| missed.iter().any(|b| b.number == number);
-    let per_token = |name, column: fn(&crate::data::Run) -> &Vec<u64>| {
-        results.median(name, |r| sum(column(r)) / column(r).len() as f64 / 1e6)
-    };
-    if missed("1") {
-        let wall = |name| per_token(name, |r| &r.steps.wall_ns);
-        if let (Some(resident), Some(mmap)) = (wall("resident"), wall("mmap")) {
-            let most = mmap / resident;
-            let _ = write!(
-                text,
-                "- Bar 1: a resident token without any limit takes {resident:.1} ms, one of mmap {mmap:.1} ms: an \
-                 engine that never waited for a read would be {most:.2} times as fast as mmap here"
-            );
-            text += if most < 3.0 {
-                ", so 3 can't be reached on this machine by any streaming.\n"
-            } else {
-                ".\n"
-            };
-        }
-        if let (Some(own), Some(resident)) = (wall("stream"), wall("resident")) {
-            let of = |column: fn(&crate::data::Run) -> &Vec<u64>| per_token("stream", column);
-            let _ = writeln!(
-                text,
-                "- A streamed token takes {own:.1} ms, {:.1} ms more than a resident one: compute {} ms \
-                 (resident {}), waiting for reads {} ms, cache management {} ms.",
-                own - resident,
-                number(of(|r| &r.steps.compute_ns), 1),
-                number(per_token("resident", |r| &r.steps.compute_ns), 1),
-                number(of(|r| &r.steps.io_wait_ns), 1),
-                number(of(|r| &r.steps.mgmt_ns), 2),
-            );
-        }
-    }
-    if missed("3") {
-        let of = |column: fn(&crate::data::Run) -> &Vec<u64>| per_token("layers", column);
-        let rest = of(|r| &r.steps.wall_ns).zip(of(|r| &r.parts.bound_ns)).map(|(w, b)| w - b);
-        let _ = writeln!(
-            text,
-            "- Bar 3: {} ms of a token are above the bound: waiting inside the products {} ms, of which the bound \
-             allows what reads exceed products by; fetch (looking up, asking for reads) {} ms.",
-            number(rest, 1),
-            number(of(|r| &r.parts.stall_ns), 1),
-            number(of(|r| &r.parts.fetch_ns), 1),
-        );
-    }
-    if perf {
-        let _ = writeln!(text, "- Profile of the streamed run: [{PERF}]({PERF}).");
-    }
-    text + "\n"
 }
 
 /// Whether all contenders generated the same.
@@ -241,6 +192,7 @@ const DEFINITIONS: &str = "\
   the rates of the sizes are weighted by the bytes that it reads of each.
 - **buffers** (bar 5): the KV cache and compute buffers, taken to be the peak RSS of the run without a cache, less its
   event room and the dense weights.
-- **telemetry** (bar 7): resident, so that nothing but computing is in a token's time, which is taken outside of the
-  engine, from one token's text to the next one's.
+- **telemetry** (bar 7): over a memory map without a limit, all of it in the page cache, so that nothing but computing
+  is in a token's time. That is taken outside of the engine, from one token's text to the next one's: the median of a run,
+  and the median of the runs.
 ";
