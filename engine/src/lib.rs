@@ -9,7 +9,7 @@
 //! * [`arch`], [`iobench`]: what is known of architectures; what the storage can do.
 //! * [`flash`], [`llama`]: experts on flash, and the seam with llama.cpp.
 //!
-//! `examples/minimal.rs` and `examples/own_sink.rs` are the shortest programs with it.
+//! `examples/minimal.rs`, `examples/own_sink.rs` and `examples/own_source.rs` are the shortest programs with it.
 
 pub mod arch;
 pub mod chat;

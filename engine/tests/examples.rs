@@ -48,3 +48,21 @@ fn a_sink_of_ones_own_sees_every_record() {
     assert!(lines[1].starts_with("turn 1: ") && !lines[1].contains(" 0 kept; "), "{text}");
     assert!(lines[2].starts_with("layer 0: ") && lines.len() > 3, "{text}");
 }
+
+/// Experts from elsewhere give the same logits as the resident model.
+#[test]
+fn a_source_of_ones_own_is_lossless() {
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("gemma4"), "m", None);
+    let (text, _) = run("own_source", &[model.to_str().unwrap(), "Once upon a time"]);
+    let (answer, hash) = text.trim_end().rsplit_once('\n').unwrap();
+    let config = bmoe_trace::RunConfig {
+        prompt: "Once upon a time".into(),
+        n_predict: 16,
+        ctx_tokens: 2048,
+        ..common::config(&model, bmoe_trace::Mode::Resident)
+    };
+    let (resident, _) = common::run(&config).unwrap();
+    assert_eq!(Some(hash), resident.logits_sha256.as_deref());
+    assert_eq!(answer, resident.text);
+}

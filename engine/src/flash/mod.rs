@@ -17,6 +17,7 @@ pub mod probe;
 pub mod queue;
 pub mod read_loop;
 pub mod regions;
+pub mod source;
 pub mod store;
 #[cfg(target_os = "linux")]
 mod uring;

@@ -90,9 +90,9 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
     }
     let positions = positions(&mut main.batch, op.layer, tokens);
     let ubatch = main.batch.number();
-    if let Some(store) = &mut main.store {
-        if let Err(e) = store.begin(ubatch, op.layer, &main.experts) {
-            main.failure.get_or_insert(e.into());
+    if let Some(source) = &mut main.source {
+        if let Err(e) = source.begin(ubatch, op.layer, &main.experts) {
+            main.failure.get_or_insert(e);
             shared.failed.store(true, Ordering::Release);
             return;
         }
@@ -119,17 +119,19 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
 /// # Safety
 /// Thread 0, behind the layer's router and before its experts.
 unsafe fn read_ahead(main: &mut Main, layer: usize) {
-    let Main { store: Some(store), ahead, routers, predictor, experts, .. } = main else { return };
+    let Main { source: Some(source), ahead, routers, predictor, experts, .. } = main else {
+        return;
+    };
     if ahead.predict_experts > 0 && layer + 1 < routers.len() {
         // SAFETY: the routers' nodes are of the running graph; the caller's promise for the input.
         let guesses = unsafe {
             predictor.guess(&routers[layer], &routers[layer + 1], ahead.predict_experts as usize)
         };
         for expert in guesses {
-            store.read_early(layer + 1, expert, ReadPurpose::Predict);
+            source.read_early(layer + 1, expert, ReadPurpose::Predict);
         }
     }
     if ahead.prefetch_layers > 0 {
-        store.prefetch_after(layer, experts, ahead.prefetch_layers);
+        source.prefetch_after(layer, experts, ahead.prefetch_layers);
     }
 }

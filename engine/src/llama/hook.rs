@@ -35,6 +35,7 @@ use super::shared::{Batch, Main, Shared, Worker};
 use super::sys;
 use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
+use crate::flash::source::ExpertSource;
 use crate::flash::store::ExpertStore;
 
 /// What the hook works on. Boxed by its context, so that its address stays.
@@ -73,13 +74,14 @@ impl Hook {
         let HookOptions { record, ahead, scores, compute_trace, ubatch_tokens, stop } = options;
         let layers = info.experts.layers.len();
         let main = Main {
-            store: None,
+            source: None,
             n_expert: info.n_expert as usize,
             record,
             records: Vec::new(),
             pending: None,
             weight_nodes: vec![std::ptr::null(); layers],
             order: vec![Vec::new(); layers],
+            tensors: info.experts.layers.iter().map(|l| l.tensors.len()).collect(),
             other_routing: false,
             ids_nodes: vec![std::ptr::null(); layers],
             routers: vec![Router::UNKNOWN; layers],
@@ -126,11 +128,12 @@ impl Hook {
         })
     }
 
-    /// Streams the experts from a store. To be called before anything is computed.
-    pub fn set_store(&mut self, store: ExpertStore) {
-        self.shared.lanes = Some(Arc::clone(store.lanes()));
-        self.shared.overlap = store.overlaps();
-        self.main().store = Some(store);
+    /// Streams the experts from a source. To be called before anything is computed.
+    pub fn set_source(&mut self, source: Box<dyn ExpertSource>) {
+        // Only the store reads while others compute; threads wait at its lanes.
+        self.shared.lanes = source.store().map(|store| Arc::clone(store.lanes()));
+        self.shared.overlap = source.store().is_none_or(ExpertStore::overlaps);
+        self.main().source = Some(source);
     }
 
     /// Prepares the operations for a model's tensors.
@@ -184,19 +187,19 @@ impl Hook {
         let stalls: u64 = workers.map(|w| std::mem::take(&mut w.get_mut().stall_ns)).sum();
         let stall_ns = stalls / self.threads as u64;
         let main = self.main();
-        let mut stats = main.store.as_mut().map(ExpertStore::take_stats).unwrap_or_default();
+        let mut stats = main.source.as_mut().map(|s| s.take_stats()).unwrap_or_default();
         stats.io_wait_ns += stall_ns;
         (stats, main.clock.take_compute_ns().saturating_sub(stall_ns))
     }
 
-    /// The store, in `stream` mode, to change it between two micro-batches.
+    /// The engine's own store, in `stream` mode, to change it between two micro-batches.
     pub fn store_mut(&mut self) -> Option<&mut ExpertStore> {
-        self.main().store.as_mut()
+        self.main().source.as_mut()?.store_mut()
     }
 
-    /// The store, in `stream` mode.
+    /// The engine's own store, in `stream` mode.
     pub fn store(&mut self) -> Option<&ExpertStore> {
-        self.main().store.as_ref()
+        self.main().source.as_ref()?.store()
     }
 
     /// Route records since the last call.
@@ -218,7 +221,7 @@ impl Hook {
 
     /// Records of reads since the last call, when lanes keep them; times count from `origin`.
     pub fn take_read_records(&mut self, origin: Instant) -> Vec<ReadRecord> {
-        self.main().store.as_mut().map(|s| s.take_reads(origin)).unwrap_or_default()
+        self.main().source.as_mut().map(|s| s.take_reads(origin)).unwrap_or_default()
     }
 
     /// Micro-batches so far.
@@ -259,15 +262,15 @@ impl Hook {
     /// The graph was stopped in the middle, and another one is going to run.
     pub(super) fn abandon(&mut self) {
         let main = self.main();
-        if let Some(store) = &mut main.store {
-            store.abandon();
+        if let Some(source) = &mut main.source {
+            source.abandon();
         }
     }
 
     pub(super) fn take_failure(&mut self) -> Option<EngineError> {
         let signal = self.shared.stop.load(Ordering::Relaxed);
         let main = self.main();
-        let read = || main.store.as_ref()?.lanes().queue().take_error();
+        let read = || main.source.as_ref()?.store()?.lanes().queue().take_error();
         let read = read().map(EngineError::from);
         main.failure.take().or(read).or_else(|| EngineError::interrupted(signal))
     }
@@ -313,7 +316,8 @@ impl Hook {
                             return;
                         }
                         main.weight_nodes[layer] = node;
-                        if node.op == sys::GGML_OP_GET_ROWS && (main.record || main.store.is_some())
+                        if node.op == sys::GGML_OP_GET_ROWS
+                            && (main.record || main.source.is_some())
                         {
                             main.ids_nodes[layer] = node.src[1];
                             let op: *const FetchOp = &raw const self.fetch_ops[layer];
@@ -356,10 +360,10 @@ fn learn_order(main: &mut Main, op: &MatmulOp) {
         return;
     }
     order.push(op.projection);
-    if let Some(store) = &mut main.store
-        && order.len() == store.layout().layers[op.layer].tensors.len()
+    if let Some(source) = &mut main.source
+        && order.len() == main.tensors[op.layer]
     {
-        store.set_order(op.layer, order);
+        source.set_order(op.layer, order);
     }
 }
 

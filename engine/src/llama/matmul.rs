@@ -8,6 +8,7 @@ use super::routes::finish_record;
 use super::shared::Shared;
 use super::sys;
 use super::work::{Item, Row, Work};
+use crate::error::EngineError;
 
 /// Outputs of one work item of the dot-product path: small enough to share out, large enough to be
 /// worth it (ggml's own chunk for single rows).
@@ -129,22 +130,26 @@ unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
         // SAFETY: thread 0; the weights were computed before the experts.
         unsafe { finish_record(main, op.layer) };
     }
-    let Some(store) = &mut main.store else { return };
+    let Some(source) = &mut main.source else { return };
     work.items.clear();
-    match store.next_round(op.projection) {
+    match source.next_round(op.projection) {
         Ok(round) => {
             let round = round.to_vec();
-            work.last_round = store.finished(op.projection);
+            work.last_round = source.finished(op.projection);
             for expert in round {
                 let tiled = shared.tiled_forced || work.rows_of(expert).len() >= TILED_ROWS;
                 let chunk = if tiled { TILED_CHUNK } else { DOT_CHUNK };
-                let slice = store.slice(expert, op.projection);
-                let pending = store.pending(expert, op.projection);
+                let slice = source.slice(expert, op.projection);
+                if slice.bytes != (op.n_out * op.row_bytes) as u64 {
+                    main.failure.get_or_insert(wrong_size(op, expert, slice.bytes));
+                    shared.failed.store(true, Ordering::Release);
+                    break;
+                }
                 for first_out in (0..op.n_out).step_by(chunk) {
                     work.items.push(Item {
                         // SAFETY: the slice holds `n_out` rows.
-                        weights: unsafe { slice.add(first_out * op.row_bytes) },
-                        pending,
+                        weights: unsafe { slice.address.add(first_out * op.row_bytes) },
+                        pending: slice.pending,
                         expert,
                         first_out: first_out as u32,
                         n_out: chunk.min(op.n_out - first_out) as u32,
@@ -153,13 +158,23 @@ unsafe fn start_round(op: &MatmulOp, shared: &Shared) {
             }
         }
         Err(e) => {
-            main.failure.get_or_insert(e.into());
+            main.failure.get_or_insert(e);
             shared.failed.store(true, Ordering::Release);
         }
     }
     // Getting a round ready is the store's time (it counts it); the rest of the operation is compute.
     main.clock.fetch(op.layer);
     shared.next_item.store(0, Ordering::Relaxed);
+}
+
+fn wrong_size(op: &MatmulOp, expert: u16, bytes: u64) -> EngineError {
+    EngineError::Graph(format!(
+        "the source of experts gave {bytes} bytes for expert {expert}, projection {} of MoE layer {}, which \
+         has {}",
+        op.projection,
+        op.layer,
+        op.n_out * op.row_bytes
+    ))
 }
 
 /// Counts the operation's time.

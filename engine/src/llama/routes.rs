@@ -1,6 +1,6 @@
 //! Records of which experts were used.
 
-use bmoe_trace::record::{Residency, RouteRecord};
+use bmoe_trace::record::RouteRecord;
 
 use super::shared::{Batch, Main};
 use super::sys;
@@ -37,13 +37,10 @@ pub(super) fn record(main: &Main, layer: u32, top_k: u32, positions: Vec<u32>) -
         scored: Vec::new(),
         scores: Vec::new(),
     };
-    if let Some(store) = &main.store {
-        let expert_bytes = store.event_expert_bytes();
-        for (expert, residency) in store.event_experts() {
-            record.distinct.push(expert);
-            record.residency.push(residency);
-            record.read_bytes.push(if residency == Residency::Miss { expert_bytes } else { 0 });
-        }
+    for (expert, residency, read_bytes) in main.source.iter().flat_map(|source| source.found()) {
+        record.distinct.push(expert);
+        record.residency.push(residency);
+        record.read_bytes.push(read_bytes);
     }
     record
 }

@@ -16,7 +16,7 @@ use super::work::{Activations, Barrier, Work};
 use crate::error::EngineError;
 use crate::flash::lanes::Lanes;
 use crate::flash::queue::SliceState;
-use crate::flash::store::ExpertStore;
+use crate::flash::source::ExpertSource;
 
 /// State that graph threads reach.
 ///
@@ -65,7 +65,8 @@ impl Worker {
 
 /// What only thread 0 touches.
 pub(super) struct Main {
-    pub(super) store: Option<ExpertStore>,
+    /// Where streamed experts come from.
+    pub(super) source: Option<Box<dyn ExpertSource>>,
     pub(super) n_expert: usize,
     /// Route records are wanted.
     pub(super) record: bool,
@@ -76,6 +77,8 @@ pub(super) struct Main {
     pub(super) weight_nodes: Vec<*const sys::ggml_tensor>,
     /// Projections in the order in which the graph multiplies with them, per layer.
     pub(super) order: Vec<Vec<usize>>,
+    /// How many projections each layer has.
+    pub(super) tensors: Vec<usize>,
     /// While nodes are looked at: these are of a layer's second routing, among experts that aren't streamed
     /// (GroveMoE's chunk experts). Its nodes have the names of the first, its ids are a converted copy.
     pub(super) other_routing: bool,

@@ -12,7 +12,7 @@ use bmoe_trace::{Mode, RunConfig};
 
 use super::cores::{Cores, Pinned};
 use super::generate::RunOptions;
-use super::load::{Loaded, load};
+use super::load::{Loaded, MakeSource, load};
 use super::prepare::resolve;
 use super::recorder::Recorder;
 use super::request::{GeneratedToken, Request, TurnReport};
@@ -23,6 +23,8 @@ use super::turn::{Prompt, TurnInput};
 use super::watch::BudgetKeeper;
 use crate::chat::{ChatTemplate, Message, Rendered, Splitter, ThinkControl};
 use crate::error::{CANCEL, EngineError};
+use crate::flash::layout::ExpertLayout;
+use crate::flash::source::ExpertSource;
 use crate::llama::context::Context;
 use crate::llama::gguf::ModelInfo;
 use crate::llama::log;
@@ -99,6 +101,35 @@ impl<'s> Engine<'s> {
         options: &RunOptions,
         sinks: Vec<&'s mut dyn RecordSink>,
     ) -> Result<Self, EngineError> {
+        Self::open_from(config, options, sinks, None)
+    }
+
+    /// As [`Engine::open`], with experts from a source of one's own in the place of the engine's store (in
+    /// `stream` mode). What configures the store, its cache and its reads is then unused.
+    ///
+    /// # Errors
+    /// Those of [`Engine::open`] and of `make`; another mode than `stream` is refused.
+    pub fn open_with_source(
+        config: &RunConfig,
+        options: &RunOptions,
+        sinks: Vec<&'s mut dyn RecordSink>,
+        make: impl FnOnce(&ExpertLayout) -> Result<Box<dyn ExpertSource>, EngineError>,
+    ) -> Result<Self, EngineError> {
+        if config.mode != Mode::Stream {
+            return Err(EngineError::Config(format!(
+                "a source of experts goes with stream mode; {} has all weights in one place",
+                config.mode
+            )));
+        }
+        Self::open_from(config, options, sinks, Some(Box::new(make)))
+    }
+
+    fn open_from(
+        config: &RunConfig,
+        options: &RunOptions,
+        sinks: Vec<&'s mut dyn RecordSink>,
+        own_source: Option<MakeSource<'_>>,
+    ) -> Result<Self, EngineError> {
         log::start(options.verbose);
         if config.model.as_os_str().is_empty() {
             return Err(EngineError::Config(
@@ -134,7 +165,7 @@ impl<'s> Engine<'s> {
         }
         let mut recorder = Recorder::new(sinks, config.hash_logits);
         let pinned = cores.as_ref().map(Cores::compute).transpose()?;
-        match load(&config, &info, options, cores.as_ref(), &mut recorder) {
+        match load(&config, &info, options, cores.as_ref(), own_source, &mut recorder) {
             Ok(Loaded { context, template, keeper }) => Ok(Self {
                 _pinned: pinned,
                 config,

@@ -21,13 +21,19 @@ use super::sinks::Event;
 use super::watch::BudgetKeeper;
 use crate::chat::{ChatTemplate, ThinkControl};
 use crate::error::EngineError;
+use crate::flash::layout::ExpertLayout;
 use crate::flash::memory::MemoryPlan;
+use crate::flash::source::ExpertSource;
 use crate::flash::store::StoreOptions;
 use crate::llama::LLAMA_VERSION;
 use crate::llama::context::{Context, ContextParams};
 use crate::llama::gguf::ModelInfo;
 use crate::llama::hook::{Ahead, Hook, HookOptions};
 use crate::llama::model::Model;
+
+/// Makes a source of experts for a model.
+pub(super) type MakeSource<'a> =
+    Box<dyn FnOnce(&ExpertLayout) -> Result<Box<dyn ExpertSource>, EngineError> + 'a>;
 
 /// What loading brings.
 pub(super) struct Loaded {
@@ -42,6 +48,7 @@ pub(super) fn load(
     info: &ModelInfo,
     options: &RunOptions,
     cores: Option<&Cores>,
+    own_source: Option<MakeSource<'_>>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Loaded, EngineError> {
     let start = RunStart {
@@ -57,8 +64,10 @@ pub(super) fn load(
     let profile = profile::load(config, &start.model)?;
 
     let flash = match config.mode {
-        Mode::Stream => Some(Flash::open(config, info, cores, &options.faults)?),
-        Mode::Mmap | Mode::Resident => None,
+        Mode::Stream if own_source.is_none() => {
+            Some(Flash::open(config, info, cores, &options.faults)?)
+        }
+        Mode::Stream | Mode::Mmap | Mode::Resident => None,
     };
     let io_engine = flash.as_ref().map_or(IoEngineUsed::NotApplicable, Flash::io_engine);
     let direct_io = flash.as_ref().map_or(DirectIo::NotApplicable, |f| f.direct_io.clone());
@@ -127,7 +136,10 @@ pub(super) fn load(
                 return Err(error);
             }
         }
-        context.hook().set_store(store);
+        context.hook().set_source(Box::new(store));
+    }
+    if let Some(make) = own_source {
+        context.hook().set_source(make(&info.experts)?);
     }
     let (dense_read_bytes, expert_read_bytes) = loaded_bytes(config, info, read_bytes);
     recorder.emit(&Record::Load(LoadRecord {

@@ -198,6 +198,12 @@ impl ExpertStore {
         self.frames.address(Slice { layer: self.event.layer, expert, projection })
     }
 
+    /// Bytes of one expert's slice of the current event's layer.
+    #[must_use]
+    pub fn slice_bytes(&self, projection: usize) -> u64 {
+        self.layout().layers[self.event.layer].tensors[projection].slice_bytes
+    }
+
     /// The number of a slice whose read has to be waited for; `None` when it is in memory.
     #[must_use]
     pub fn pending(&self, expert: u16, projection: usize) -> Option<u32> {
