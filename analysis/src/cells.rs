@@ -344,7 +344,11 @@ impl PerToken {
             other_s: per(|t| t.other_ns, 1e9),
             lane_busy_s: measured(|t| t.lane_busy_ns, 1e9),
             cpu_s: per(|t| t.cpu_ns, 1e9),
-            read_mib: measured(|t| t.expert_read_bytes, MIB),
+            // What was read early counts like the rest, or guessing would look free.
+            read_mib: measured(
+                |t| Some(t.expert_read_bytes? + t.speculated_bytes.unwrap_or(0)),
+                MIB,
+            ),
             device_read_mib: measured(|t| t.device_read_bytes, MIB),
             reads: measured(|t| t.reads, 1.0),
             speculated: measured(|t| t.speculated, 1.0),

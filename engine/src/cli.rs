@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bmoe_engine::EngineError;
@@ -10,6 +9,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::cmd::iobench::IoBench;
 use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
+use crate::outputs::{refuse_model, same_file};
 
 /// The engine's version and that of the llama.cpp inside it.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (llama-cpp-sys-2 0.1.161)");
@@ -192,16 +192,7 @@ impl RunArgs {
         .filter_map(|(option, path)| Some((option, path.as_deref()?)))
         .collect();
         for (i, (option, path)) in outputs.iter().enumerate() {
-            let mut start = [0; 4];
-            let is_model = path.is_file()
-                && std::fs::File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok()
-                && start == *b"GGUF";
-            if is_model {
-                return Err(EngineError::Config(format!(
-                    "{option} {} is a GGUF model, which would be overwritten; give another file",
-                    path.display()
-                )));
-            }
+            refuse_model(option, path)?;
             if let Some((other, _)) = outputs[..i].iter().find(|(_, p)| same_file(p, path)) {
                 return Err(EngineError::Config(format!(
                     "{other} and {option} name the same file, {}; give two",
@@ -210,6 +201,28 @@ impl RunArgs {
             }
         }
         Ok(())
+    }
+
+    /// Refuses records that would go nowhere.
+    ///
+    /// # Errors
+    /// There is no binary trace for them.
+    pub(crate) fn check_traces(&self, config: &RunConfig) -> Result<(), EngineError> {
+        if self.trace.is_some() {
+            return Ok(());
+        }
+        let wanted = [
+            ("--io-trace", config.io_trace),
+            ("--compute-trace", config.compute_trace == ComputeTrace::Nodes),
+            ("--compute-trace-layers", config.compute_trace == ComputeTrace::Layers),
+            ("--trace-scores", config.trace_scores > 0),
+        ];
+        match wanted.iter().find(|(_, wanted)| *wanted) {
+            Some((option, _)) => Err(EngineError::Config(format!(
+                "{option} records into the binary trace, and there is none; give --trace FILE"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// All of the configuration but the prompt.
@@ -283,17 +296,5 @@ impl Generate {
             (None, None) => String::new(),
         };
         Ok(RunConfig { prompt, chat: self.chat, ..config })
-    }
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    let whole = |p: &Path| {
-        let folder = p.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        p.canonicalize()
-            .or_else(|_| Ok(folder.canonicalize()?.join(p.file_name().unwrap_or_default())))
-    };
-    match (whole(a), whole(b)) {
-        (Ok(a), Ok(b)) => a == b,
-        (Err::<_, std::io::Error>(_), _) | (_, Err(_)) => a == b,
     }
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod cmd;
 mod options;
+mod outputs;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
         Command::Session(args) => {
             (args.run_config().and_then(|c| run(&c, &args.run, true, started, session)), true)
         }
-        Command::Archs(args) => return print(&args.text()),
+        Command::Archs(args) => (print(&args.text()), false),
         Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
     };
     match result {
@@ -49,9 +50,14 @@ fn main() -> ExitCode {
 }
 
 /// Prints a text; a reader that went away is no error.
-fn print(text: &str) -> ExitCode {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+fn print(text: &str) -> Result<(), EngineError> {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(EngineError::Output { what: "standard output".into(), message: e.to_string() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Holds the number of the signal that asks the program to stop, 0 while there is none.
@@ -75,6 +81,9 @@ fn run(
     work: Work,
 ) -> Result<(), EngineError> {
     args.check_outputs()?;
+    args.check_traces(config)?;
+    bmoe_engine::flash::mapped::exit_when_cut_off()
+        .map_err(|e| EngineError::Config(format!("cannot listen for signals: {e}")))?;
     let stop = stop_on_signals()?;
     let mut sinks: Vec<Box<dyn RecordSink>> = vec![Box::new(Lines::new(std::io::stdout(), lines))];
     if let Some(path) = &args.trace {

@@ -19,7 +19,10 @@ pub enum Command {
 }
 
 /// `{"cmd":"generate", ...}`
+///
+/// An unknown field is an error, by name: a setting that silently does nothing misleads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Generate {
     /// A name for the answer's lines: a number or a text.
     #[serde(default)]

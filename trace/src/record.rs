@@ -177,6 +177,8 @@ pub struct TurnRecord {
     pub prompt_tokens: u32,
     /// Tokens at its start whose state was kept from earlier turns.
     pub reused_tokens: u32,
+    /// Tokens to generate at most.
+    pub n_predict: u32,
 }
 
 /// Why something was read.
@@ -403,7 +405,8 @@ pub struct PrefillRecord {
     pub ubatches: u32,
     /// What it cost.
     pub cost: Cost,
-    /// From the start of the process to the first sampled token, loading included.
+    /// From the start of the process to the first sampled token, loading included; in a session from the start
+    /// of the request's work.
     pub time_to_first_token_ns: u64,
 }
 

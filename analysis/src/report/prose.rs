@@ -21,8 +21,8 @@ const DEFINITIONS: &str = "\
   as warm-up; percentiles interpolate linearly between order statistics.
 - **hit %**: distinct experts found in the cache over all looked up, per layer and micro-batch, from the
   start of the run, prompt included. *Decode hit %* leaves the prompt out. Without a cache: –.
-- **MiB/token**: expert bytes that the engine had to fetch for an average token; *MiB transferred* adds
-  what alignment costs. In `mmap` mode the kernel fetches, unmeasured: –.
+- **MiB/token**: expert bytes that the engine fetched for an average token, those read ahead included; *MiB
+  transferred* adds what alignment costs. In `mmap` mode the kernel fetches, unmeasured: –.
 - **compute + I/O s/token**: time in the graph's own operations, and time in which the graph was blocked on
   expert reads. In `mmap` mode page faults are inside the compute time. *Lanes busy* sums the read
   lanes, so several lanes can be busy for longer than the graph waits. *Other* is the residual: sampling,
@@ -43,7 +43,7 @@ const OVERLAP: &str = "\
 const AHEAD: &str = "\
 - **experts read ahead**: prefetched or predicted, per token. *Of them used* counts hits on such experts
   before anything else had used them, *left unused* those that left the cache without a use; the rest was
-  still there. Their bytes are not in MiB/token, but in *MiB transferred*.
+  still there.
 ";
 
 const RATE: &str = "\

@@ -225,6 +225,7 @@ fn turns_of_a_session_stay_apart() {
         id: "again".into(),
         prompt_tokens: 20,
         reused_tokens: 14,
+        n_predict: 5,
     }));
     all.extend(second);
     all.push(end);

@@ -253,6 +253,7 @@ pub(crate) fn records(
                 available_bytes: Some(800 * MIB),
                 free_bytes: Some(300 * MIB),
                 swap_free_bytes: None,
+                dense_resident_permille: None,
             },
         }));
         if shrinks && step == 1 {

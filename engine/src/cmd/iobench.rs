@@ -1,16 +1,18 @@
 //! `bmoe-engine iobench`
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bmoe_engine::EngineError;
-use bmoe_engine::iobench::{BenchOptions, Report, SourceOptions, run};
+use bmoe_engine::iobench::{BenchOptions, SourceOptions, run};
+use bmoe_engine::run::write_whole;
 use bmoe_trace::config::IoEngine;
 use clap::Args;
 
 use crate::options::one_of;
+use crate::outputs::{refuse_model, same_file};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -99,12 +101,23 @@ impl IoBench {
     /// # Errors
     /// See [`run`]; or the results can't be written.
     pub(crate) fn run(&self, stop: &AtomicUsize) -> Result<(), EngineError> {
+        if let Some(path) = &self.json {
+            refuse_model("--json", path)?;
+            if self.file.as_ref().is_some_and(|file| same_file(file, path)) {
+                return Err(EngineError::Config(format!(
+                    "--json {} is the file that is read; give another",
+                    path.display()
+                )));
+            }
+        }
         let report = run(&self.options()?, stop, &mut |line| {
             // Progress that nobody can read is no reason to stop.
             let _ = writeln!(std::io::stderr(), "{line}");
         })?;
         if let Some(path) = &self.json {
-            write_json(path, &report).map_err(|e| EngineError::Output {
+            let json =
+                serde_json::to_string_pretty(&report).expect("a report is plain data") + "\n";
+            write_whole(path, json.as_bytes()).map_err(|e| EngineError::Output {
                 what: path.display().to_string(),
                 message: e.to_string(),
             })?;
@@ -114,15 +127,4 @@ impl IoBench {
             message: e.to_string(),
         })
     }
-}
-
-/// Beside its place, synced, and renamed: what is there is whole.
-fn write_json(path: &Path, report: &Report) -> std::io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer_pretty(&mut file, report)?;
-    file.write_all(b"\n")?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }

@@ -38,7 +38,7 @@ struct Stretch {
 }
 
 /// The maps. Addresses in them are valid as long as this lives. If a file is truncated meanwhile, using
-/// what is gone ends the process with SIGBUS, as with any map.
+/// what is gone is a SIGBUS, as with any map; see [`exit_when_cut_off`].
 #[derive(Debug)]
 pub struct MappedPieces {
     paths: Vec<PathBuf>,
@@ -161,6 +161,24 @@ impl MappedPieces {
         }
         Some((pages * self.page_bytes).min(self.bytes()))
     }
+}
+
+/// Has the process end with a message when a mapped file is cut off while it is used: the kernel then sends
+/// SIGBUS, and there is nothing to go on with.
+///
+/// # Errors
+/// The signal can't be caught.
+pub fn exit_when_cut_off() -> io::Result<()> {
+    const MESSAGE: &[u8] =
+        b"error: a mapped file of the model was cut off while the run used it; run it again\n";
+    // SAFETY: the action calls `write` and `_exit` only, which may be called in a signal handler.
+    unsafe {
+        signal_hook::low_level::register(signal_hook::consts::SIGBUS, || {
+            libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());
+            libc::_exit(4);
+        })
+    }
+    .map(drop)
 }
 
 impl Drop for MappedPieces {

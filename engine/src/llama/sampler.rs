@@ -51,6 +51,20 @@ impl Sampler {
         Ok(Self { chain: chain.map(|chain| Chain { chain, candidates: Vec::new() }) })
     }
 
+    /// A copy that goes on with the same random numbers.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let chain = self.chain.as_ref().map(|chain| {
+            // SAFETY: the chain is ours; the copy owns copies of its parts.
+            let copy = unsafe { sys::llama_sampler_clone(chain.chain.as_ptr()) };
+            Chain {
+                chain: NonNull::new(copy).expect("llama.cpp copies a sampler or ends the process"),
+                candidates: Vec::new(),
+            }
+        });
+        Self { chain }
+    }
+
     /// Begins the sequence of random numbers again.
     pub fn reset(&mut self) {
         if let Some(chain) = &self.chain {

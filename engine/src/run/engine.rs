@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bmoe_trace::config::Think;
 use bmoe_trace::record::{Outcome, Record, RunEnd};
@@ -12,6 +12,7 @@ use bmoe_trace::{Mode, RunConfig};
 
 use super::cores::{Cores, Pinned};
 use super::generate::RunOptions;
+use super::idle::idle_settings;
 use super::load::{Loaded, MakeSource, load};
 use super::prepare::resolve;
 use super::recorder::Recorder;
@@ -59,6 +60,8 @@ pub struct Engine<'s> {
     pub(super) template: Option<ChatTemplate>,
     /// Looks after a budget that the engine chose.
     keeper: Option<BudgetKeeper>,
+    /// When mapped dense weights were last looked at, and what was seen.
+    dense_seen: Option<(Instant, Option<u16>)>,
     pub(super) recorder: Recorder<'s>,
     /// What the context holds.
     pub(super) transcript: Transcript,
@@ -145,6 +148,9 @@ impl<'s> Engine<'s> {
         }
         let config = resolve(config, &info)?;
         check_text(&config, &info)?;
+        for idle in idle_settings(&config) {
+            let _ = writeln!(std::io::stderr(), "warning: {idle}");
+        }
         let sampler = Sampler::new(&config.sampling)?;
         let cores = Cores::of(&config.cpu_mask)?;
         let compute_cores =
@@ -173,6 +179,7 @@ impl<'s> Engine<'s> {
                 sampler,
                 template,
                 keeper,
+                dense_seen: None,
                 recorder,
                 transcript: Transcript::default(),
                 checkpoints: Vec::new(),
@@ -258,6 +265,21 @@ impl<'s> Engine<'s> {
             self.recorder.emit(&Record::Budget(record))?;
         }
         Ok(())
+    }
+
+    /// Thousandths of mapped dense weights that are in memory. Looking takes a while, so what was seen a moment
+    /// ago is told again.
+    pub(super) fn dense_resident_permille(&mut self) -> Option<u16> {
+        const EVERY: Duration = Duration::from_millis(250);
+        if let Some((when, seen)) = self.dense_seen
+            && when.elapsed() < EVERY
+        {
+            return seen;
+        }
+        let share = self.context.model().dense_resident();
+        let seen = share.map(|share| (1000.0 * share).round() as u16);
+        self.dense_seen = Some((Instant::now(), seen));
+        seen
     }
 
     /// Highest bytes of cache and event.

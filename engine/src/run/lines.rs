@@ -73,7 +73,10 @@ impl<W: Write> Lines<W> {
             cache_hit_pct: self.totals.hit_pct(token),
             majflt: cost.major_faults,
             cpu_ms: ms(cost.cpu_ns),
-            dense_resident_frac: -1.0,
+            dense_resident_frac: token
+                .memory
+                .dense_resident_permille
+                .map_or(-1.0, |permille| f64::from(permille) / 1000.0),
             delta_reasoning: delta.reasoning,
             delta_text: delta.text,
             reset: delta.reset.into(),

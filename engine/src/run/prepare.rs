@@ -5,7 +5,7 @@ use std::io::Write as _;
 use bmoe_cache::{PolicyKind, UnknownPolicy};
 use bmoe_trace::config::DenseWeights;
 use bmoe_trace::record::{DirectIo, IoEngineUsed, LayerShape, ModelShape};
-use bmoe_trace::{Mode, RunConfig};
+use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
 use super::budget;
 use super::cores::Cores;
@@ -82,6 +82,17 @@ pub(super) fn resolve(config: &RunConfig, info: &ModelInfo) -> Result<RunConfig,
             ));
         }
         policy(&resolved)?;
+        if resolved.cache_ceil_mib > 0
+            && resolved.cache_ceil_mib < resolved.cache_floor_mib
+            && resolved.cache_mib == CacheBudget::Auto
+            && resolved.cache_floor_mib != RunConfig::default().cache_floor_mib
+        {
+            return refuse(format!(
+                "--cache-floor-mb {} is more than --cache-ceil-mb {}; give a smaller floor or a larger \
+                 ceiling",
+                resolved.cache_floor_mib, resolved.cache_ceil_mib
+            ));
+        }
         budget::check(&resolved, &info.experts)?;
     } else if resolved.dense_weights != DenseWeights::default() {
         return refuse(format!(

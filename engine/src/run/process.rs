@@ -61,6 +61,7 @@ pub(super) fn memory() -> (u64, MemoryState) {
         available_bytes: kib_field(&meminfo, "MemAvailable:"),
         free_bytes: kib_field(&meminfo, "MemFree:"),
         swap_free_bytes: kib_field(&meminfo, "SwapFree:"),
+        dense_resident_permille: None,
     };
     (kib_field(&status, "VmRSS:").unwrap_or(0), state)
 }

@@ -1,6 +1,5 @@
 //! Profiles of a run's experts: written at its end, preloaded at the beginning of another.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use bmoe_trace::record::{ModelShape, Record};
 use bmoe_trace::{Mode, RunConfig};
 
 use super::sinks::RecordSink;
+use super::whole_file::write_whole;
 use crate::error::EngineError;
 use crate::flash::store::ExpertStore;
 
@@ -24,16 +24,6 @@ impl ProfileFile {
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), profile: None }
     }
-
-    /// Beside its place, synced and renamed, so that no half of it is ever found.
-    fn write(&self, profile: &Profile) -> std::io::Result<()> {
-        let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
-        let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-        file.write_all(profile.to_json().as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        Ok(())
-    }
 }
 
 impl RecordSink for ProfileFile {
@@ -42,8 +32,8 @@ impl RecordSink for ProfileFile {
             (Record::Start(start), none) => *none = Some(Profile::new(&start.model)),
             (Record::Route(route), Some(profile)) => profile.add(route),
             (Record::End(_), Some(profile)) if profile.uses.iter().flatten().any(|u| *u > 0) => {
-                let profile = profile.clone();
-                return self.write(&profile).map_err(|e| EngineError::Output {
+                let json = profile.to_json();
+                return write_whole(&self.path, json.as_bytes()).map_err(|e| EngineError::Output {
                     what: format!("the profile {}", self.path.display()),
                     message: e.to_string(),
                 });

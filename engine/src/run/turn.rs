@@ -1,6 +1,7 @@
 //! One request: what of the text is kept, prefill, decode, and their records.
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use bmoe_trace::record::{PrefillRecord, Record, TokenRecord, TurnRecord};
 use sha2::{Digest, Sha256};
@@ -163,6 +164,7 @@ impl Engine<'_> {
         if removed > 0 {
             self.rewind(plan.keep)?;
         }
+        let sampler = self.sampler.fork();
         if input.fresh {
             self.sampler.reset();
         }
@@ -173,6 +175,7 @@ impl Engine<'_> {
             id: input.id.to_owned(),
             prompt_tokens: (plan.keep + plan.tokens.len()) as u32,
             reused_tokens: plan.keep as u32,
+            n_predict: plan.steps,
         };
         if input.session {
             self.recorder.emit(&Record::Turn(record.clone()))?;
@@ -193,6 +196,7 @@ impl Engine<'_> {
             Ok(finish) => finish,
             Err(EngineError::Cancelled) => {
                 self.canceller().clear();
+                self.sampler = sampler;
                 self.emit_traces()?;
                 self.undo(plan.keep)?;
                 Finish::Cancelled
@@ -242,6 +246,8 @@ impl Engine<'_> {
         running: &mut Running,
         on_token: &mut dyn FnMut(&GeneratedToken<'_>) -> ControlFlow<()>,
     ) -> Result<Finish, EngineError> {
+        // Of a session's request nobody waits for the process to start.
+        let origin = if input.session { Instant::now() } else { self.started };
         let mut meter = Meter::start();
         self.keep_budget(0)?;
         let ubatches_before = self.context.hook().ubatches();
@@ -255,7 +261,7 @@ impl Engine<'_> {
         let mut next = self.sampler.choose(self.context.logits(rest.len() - 1))?;
         self.remember(rest, plan.bare_first && first.is_empty());
         running.prompt_tokens = plan.tokens.len() as u32;
-        let time_to_first_token_ns = self.started.elapsed().as_nanos() as u64;
+        let time_to_first_token_ns = origin.elapsed().as_nanos() as u64;
         let cost = meter.read(&mut self.context);
         self.emit_traces()?;
         let ubatches = self.context.hook().ubatches() - ubatches_before;
@@ -291,7 +297,8 @@ impl Engine<'_> {
                     let hit_rate = s.counts().hit_rate().unwrap_or(f64::NAN);
                     (hit_rate, s.resident_bytes(), s.plan().budget_bytes)
                 });
-            let (rss_bytes, memory) = memory();
+            let (rss_bytes, mut memory) = memory();
+            memory.dense_resident_permille = self.dense_resident_permille();
             let record = Record::Token(TokenRecord {
                 step,
                 position,

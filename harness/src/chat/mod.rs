@@ -56,6 +56,8 @@ struct Chat<'a, W: Write> {
     last: Option<Box<Done>>,
     requests: u32,
     clear: bool,
+    /// The last question that got no answer, as the engine put it.
+    refused: Option<String>,
 }
 
 /// Why a wait ended.
@@ -93,6 +95,7 @@ pub fn run(
         last: None,
         requests: 0,
         clear: false,
+        refused: None,
     };
     chat.begin()?;
     let typed = follow(input);
@@ -112,7 +115,12 @@ pub fn run(
             _ => chat.ask(&line)?,
         }
     }
-    chat.connection.close()
+    chat.connection.close()?;
+    // Whoever typed has read it; a program that wrote the questions goes by the exit code.
+    match chat.refused {
+        Some(message) if !chat.screen.prompts() => Err(Error::Engine(message)),
+        _ => Ok(()),
+    }
 }
 
 /// Reads lines on a thread of its own.
@@ -234,7 +242,11 @@ impl<W: Write> Chat<'_, W> {
                         return Ok(());
                     }
                     Line::Error(error) if error.fatal => self.connection.failed(error.msg),
-                    Line::Error(error) => return self.screen.note(&error.msg),
+                    Line::Error(error) => {
+                        self.screen.note(&error.msg)?;
+                        self.refused = Some(error.msg);
+                        return Ok(());
+                    }
                     Line::Ready(_) | Line::Begin(_) | Line::Prefill(_) | Line::Load(_) => {}
                 },
             }

@@ -33,6 +33,12 @@ const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
 impl<W: Write> Screen<W> {
+    /// Whether a person types.
+    #[must_use]
+    pub fn prompts(&self) -> bool {
+        self.prompts
+    }
+
     /// `prompts`: a person types. `colour`: the terminal has some. `thoughts`: show them.
     pub fn new(out: W, prompts: bool, colour: bool, thoughts: bool) -> Self {
         Self { out, prompts, colour, thoughts, part: Part::Nothing }

@@ -30,6 +30,8 @@ pub struct MetricsCsv<W: Write> {
     load: Option<LoadRecord>,
     prefill: Prefills,
     turn: u32,
+    /// Tokens that the running turn may have; the configuration's number outside of sessions.
+    turn_steps: Option<u32>,
     /// Changes of the cache's budget.
     resizes: u64,
     /// Sums over the decode steps.
@@ -63,6 +65,7 @@ impl<W: Write> MetricsCsv<W> {
             load: None,
             prefill: Prefills::default(),
             turn: 0,
+            turn_steps: None,
             resizes: 0,
             sum: Cost::default(),
             last: None,
@@ -81,7 +84,10 @@ impl<W: Write> MetricsCsv<W> {
                 self.load = Some(load.clone());
                 self.put(&preamble)?;
             }
-            Record::Turn(turn) => self.turn = turn.turn,
+            Record::Turn(turn) => {
+                self.turn = turn.turn;
+                self.turn_steps = Some(turn.n_predict);
+            }
             Record::Budget(_) => self.resizes += 1,
             Record::Route(_) | Record::Read(_) | Record::Compute(_) => {}
             Record::Prefill(prefill) => self.prefill.add(prefill),
@@ -196,14 +202,17 @@ impl<W: Write> MetricsCsv<W> {
         let mib = |bytes: Option<u64>| bytes.map_or(-1.0, |b| b as f64 / MIB);
         Ok(format!(
             "{step},{steps},{wall:.3},{io:.3},{compute:.3},{read_bytes},{hit:.2},{stall:.3},{mgmt:.3},\
-             {majflt},{cpu:.3},-1.000,{turn},-1.00,{budget:.1},{rss:.1},{anon:.1},{file:.1},\
+             {majflt},{cpu:.3},{dense:.3},{turn},-1.00,{budget:.1},{rss:.1},{anon:.1},{file:.1},\
              {swap:.1},{available:.1},{free:.1},{swap_free:.1},\
              -1.000,-1,-1.000,-1.000,-1.000,-1.000,-1.000,\
              {io_wait:.3},{lanes:.3},{io_active:.3},{other:.3},{reads},{device},{hits},{misses},\
              {speculated},{speculated_bytes},{speculated_hits},{speculated_wasted}\n",
             step = token.step,
-            steps = config.n_predict,
+            steps = self.turn_steps.unwrap_or(config.n_predict),
             wall = ms(cost.wall_ns),
+            dense = memory
+                .dense_resident_permille
+                .map_or(-1.0, |permille| f64::from(permille) / 1000.0),
             io = time(published.io_ns),
             compute = ms(cost.compute_ns),
             read_bytes = count(published.read_bytes),

@@ -17,4 +17,7 @@ pub struct MemoryState {
     pub free_bytes: Option<u64>,
     /// Swap space that nothing uses (`SwapFree`).
     pub swap_free_bytes: Option<u64>,
+    /// Thousandths of the pages of mapped dense weights that are in memory (`dense_weights` = `mmap` or
+    /// `warm`), looked at a few times a second.
+    pub dense_resident_permille: Option<u16>,
 }

@@ -74,6 +74,8 @@ row! {
         pub mem_free_bytes: Option<u64>,
         /// SwapFree of the system.
         pub swap_free_bytes: Option<u64>,
+        /// Thousandths of mapped dense weights that are in memory; null when they are not mapped.
+        pub dense_resident_permille: Option<u32>,
     }
 }
 
@@ -107,6 +109,7 @@ impl TokenRow {
             available_bytes,
             free_bytes,
             swap_free_bytes,
+            dense_resident_permille,
         } = record.memory;
         let row = Self {
             turn: Some(turn),
@@ -141,6 +144,7 @@ impl TokenRow {
             mem_available_bytes: available_bytes,
             mem_free_bytes: free_bytes,
             swap_free_bytes,
+            dense_resident_permille: dense_resident_permille.map(u32::from),
         };
         row.only_measured(mode)
     }

@@ -197,7 +197,7 @@ fn under_overlap_io_is_the_lanes_time_and_stall_is_what_computation_waited() {
 fn turns_and_changes_of_the_budget_are_counted() {
     let turn = |turn, reused_tokens| {
         let id = format!("request {turn}");
-        Record::Turn(TurnRecord { turn, id, prompt_tokens: 12, reused_tokens })
+        Record::Turn(TurnRecord { turn, id, prompt_tokens: 12, reused_tokens, n_predict: 2 })
     };
     let prefill = |prompt_tokens| {
         Record::Prefill(PrefillRecord {
