@@ -32,7 +32,6 @@ pub(super) fn idle_settings(config: &RunConfig) -> Vec<String> {
         ("--cache-policy", config.cache_policy != default.cache_policy),
         ("--prefetch", config.prefetch_layers > 0),
         ("--predict", config.predict_experts > 0),
-        ("--force-cache", config.force_cache),
     ];
     if config.mode != Mode::Stream {
         let why = format!("--mode {} leaves the experts to llama.cpp and the kernel", config.mode);
