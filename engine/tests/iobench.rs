@@ -88,3 +88,20 @@ fn a_signal_ends_it_and_removes_the_scratch_file() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+/// What is measured must still be there afterwards.
+#[test]
+fn results_do_not_overwrite_what_is_read() {
+    let folder = common::folder();
+    let model = common::model(folder.path(), &common::tiny("qwen3moe"), "m", None);
+    let before = std::fs::read(&model).unwrap();
+    let path = model.to_str().unwrap();
+    refused(&["--file", path, "--json", path], &["--json", "m.gguf", "is a GGUF model"]);
+    assert_eq!(std::fs::read(&model).unwrap(), before);
+
+    let plain = folder.path().join("plain");
+    std::fs::write(&plain, vec![1; 1 << 20]).unwrap();
+    let path = plain.to_str().unwrap();
+    refused(&["--file", path, "--json", path], &["--json", "is the file that is read"]);
+    assert_eq!(std::fs::read(&plain).unwrap(), vec![1; 1 << 20]);
+}
