@@ -208,3 +208,23 @@ fn a_read_error_between_turns_ends_the_session() {
         assert!(error.msg.contains(part), "{error:?}");
     }
 }
+
+/// A map whose file is cut off has nothing to go on with, but says so.
+#[test]
+fn mapped_weights_that_are_cut_off_end_the_run_with_a_message() {
+    for dense in ["mmap", "warm"] {
+        let (code, errors) = within_limit("a cut-off map", move || {
+            let folder = common::folder();
+            let model = model(folder.path());
+            let more = ["-p", "Hello", "-n", "1500", "--cache-mb", "64", "--dense-weights", dense];
+            let mut child = engine(&model, &more).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap().starts_with("BMOE_PROGRESS")));
+            std::fs::File::options().write(true).open(&model).unwrap().set_len(4096).unwrap();
+            lines.for_each(drop);
+            end_of(child)
+        });
+        assert_eq!(code, Some(4), "{dense}: {errors}");
+        assert!(errors.contains("cut off") || errors.contains("reading"), "{dense}: {errors}");
+    }
+}
