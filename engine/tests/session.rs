@@ -256,8 +256,18 @@ fn a_cancelled_answer_leaves_the_conversation_as_it_was() {
     for arch in ["qwen3moe", "gemma4"] {
         let model = common::model(folder.path(), &common::tiny(arch), arch, None);
         let requests = [request("1", "Hello"), request("3", "And?")];
-        for (mode, cache_mib) in [(Mode::Resident, 0), (Mode::Stream, 0), (Mode::Stream, 1)] {
-            let config = RunConfig { cache_mib: CacheBudget::Mib(cache_mib), ..chat(&model, mode) };
+        // With a temperature the random numbers, too, go on as if nothing had been.
+        for (mode, cache_mib, temperature) in [
+            (Mode::Resident, 0, 0.0),
+            (Mode::Stream, 0, 0.0),
+            (Mode::Stream, 1, 0.0),
+            (Mode::Stream, 1, 0.9),
+        ] {
+            let config = RunConfig {
+                cache_mib: CacheBudget::Mib(cache_mib),
+                sampling: Sampling { temperature, seed: 3, ..Sampling::default() },
+                ..chat(&model, mode)
+            };
             let (expected, _) = converse(&config, &requests);
             let options = options();
             let mut sink = CancelAt {
@@ -275,6 +285,7 @@ fn a_cancelled_answer_leaves_the_conversation_as_it_was() {
             assert_eq!(session.history().len(), 2);
             let third = ask(&mut session, &requests[1]).unwrap();
             assert_eq!(third.logits_sha256, expected[1].logits_sha256, "{arch}, {mode}");
+            assert_eq!(third.text, expected[1].text, "{arch}, {mode}, temperature {temperature}");
             assert_eq!(third.reused_tokens, expected[1].reused_tokens);
             engine.close().unwrap();
         }
