@@ -129,7 +129,7 @@ impl<R: Read> CacheLabRows<R> {
 
     fn add(&mut self, line: u64, selection: &Selection, rows: &mut RouteChunk) -> Result<()> {
         if selection.record_type != "routing_selection" {
-            let found = quoted(selection.record_type.as_bytes());
+            let found = &selection.record_type;
             return Err(ImportError::key(line, "record_type", found, "routing_selection"));
         }
         let token = TokenOfLayer {

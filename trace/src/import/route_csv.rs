@@ -315,15 +315,6 @@ impl<R: Read> RouteCsvRows<R> {
             TokenOfLayer { turn: row.turn, phase: row.phase, layer: row.layer, position: row.step };
         let begins = self.token != Some(token);
         if begins {
-            if let Some(top_k) =
-                self.top_k.filter(|top_k| self.token.is_some() && self.slots != *top_k)
-            {
-                return Err(self.too_few(line, top_k));
-            }
-            if self.token.is_some() && self.top_k.is_none() {
-                self.top_k = Some(self.slots);
-                self.header.top_k = self.slots;
-            }
             if self.layers.note(row.layer) == Err(()) {
                 let expected = self.layers.expected();
                 return Err(self.columns.wrong(
@@ -332,6 +323,15 @@ impl<R: Read> RouteCsvRows<R> {
                     quoted(row.layer.to_string().as_bytes()),
                     expected,
                 ));
+            }
+            if let Some(top_k) =
+                self.top_k.filter(|top_k| self.token.is_some() && self.slots != *top_k)
+            {
+                return Err(self.too_few(line, top_k));
+            }
+            if self.token.is_some() && self.top_k.is_none() {
+                self.top_k = Some(self.slots);
+                self.header.top_k = self.slots;
             }
             let place =
                 self.order.next(token).map_err(|disorder| self.disorder(line, token, disorder))?;

@@ -109,7 +109,10 @@ fn damaged_rows_are_refused_with_line_column_value_and_what_was_expected() {
         ("prefill behind decode", refused(ROUTES.to_owned() + "0,0,3,0,0,5,0.5,-1,0\n")),
         (
             "an earlier turn",
-            refused(ROUTES.replace("0,1,2,1,0", "1,1,2,1,0").replace("0,1,2,1,1", "0,1,2,1,1")),
+            refused(
+                ROUTES.to_owned()
+                    + "1,0,0,0,0,5,0.5,1,0\n1,0,0,0,1,6,0.5,1,0\n0,1,3,0,0,5,0.5,1,0\n",
+            ),
         ),
     ];
     let list: Vec<String> = all.iter().map(|(what, error)| format!("{what}: {error}")).collect();
@@ -165,7 +168,7 @@ impl Read for Endless {
 
 #[test]
 fn lines_without_an_end_are_refused_before_they_fill_the_memory() {
-    for head in [ROUTES, "step,wall_ms\n", "{\"tok\":1,\"layers\":[[", "k=v\n"] {
+    for head in [ROUTES, "step,wall_ms\n", "{\"tok\":1,\"layers\":[[", "k=v\nx="] {
         let error = match open(head.as_bytes().chain(Endless)) {
             Err(e) => e,
             Ok(Import::Routes(mut reader)) => reader.next().unwrap_err(),

@@ -116,8 +116,7 @@ impl<R: Read> TokenRows<R> {
         for (layer, experts) in (0_u32..).zip(&token.layers) {
             if experts.len() != top_k || top_k == 0 {
                 let found = format!("{} experts in layers[{layer}]", experts.len());
-                let expected =
-                    format!("{} experts, as in the first list, at least 1", top_k.max(1));
+                let expected = format!("as many as in the first list: {}", top_k.max(1));
                 return Err(ImportError::line(line, found, expected));
             }
             let token = TokenOfLayer { turn: 0, phase: Phase::Decode, layer, position: token.tok };
