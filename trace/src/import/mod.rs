@@ -43,6 +43,9 @@ use sniff::Found;
 /// Rows of a chunk, about.
 pub const CHUNK_ROWS: usize = 1 << 19;
 
+/// Bytes of text after which a chunk ends earlier.
+const CHUNK_BYTES: usize = 64 << 20;
+
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
