@@ -211,8 +211,8 @@ pub const ALL: &[Architecture] = &[
     row(
         "dots3note",
         "dots.note",
-        &[SharedExpert, LeadingDense, BiasedTopK, FusedGateUp, PredictionLayers],
-        Graph,
+        &[SharedExpert, LeadingDense, BiasedTopK, PredictionLayers],
+        Gates,
     ),
     row(
         "ernie4_5-moe",
@@ -246,10 +246,10 @@ pub const ALL: &[Architecture] = &[
         Graph,
     ),
     row("gpt-oss", "gpt-oss-20b, gpt-oss-120b", &[ExpertBias], Gates),
-    row("granite_swa", "Granite with sliding windows", &[SharedExpert, FusedGateUp], Graph),
+    row("granite_swa", "Granite with sliding windows", &[SharedExpert, FusedGateUp], Gates),
     row("granitehybrid", "Granite-4.0-H", &[SharedExpert, RecurrentState], Gates),
     row("granitemoe", "Granite-3.x MoE, Granite-4.0-Tiny", &[SharedExpert], Gates),
-    row("grok", "Grok-1, Grok-2", &[DensePart], Graph),
+    row("grok", "Grok-1, Grok-2", &[DensePart], Gates),
     row("grovemoe", "GroveMoE", &[ChunkExperts], Gates),
     row("hunyuan-moe", "Hunyuan-A13B", &[SharedExpert], Gates),
     row(
@@ -258,7 +258,7 @@ pub const ALL: &[Architecture] = &[
         &[SharedExpert, LeadingDense, BiasedTopK, FusedGateUp, PredictionLayers],
         Gates,
     ),
-    row("hy_v4", "Hunyuan 4", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
+    row("hy_v4", "Hunyuan 4", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row("jamba", "Jamba", &[InterleavedDense, RecurrentState], Gates),
     row("kimi-k3", "Kimi-K3", &[SharedExpert, LeadingDense, BiasedTopK, RecurrentState], Graph),
     row(
@@ -283,7 +283,7 @@ pub const ALL: &[Architecture] = &[
     row("mimo2", "MiMo-V2", &[LeadingDense, BiasedTopK, PredictionLayers], Gates),
     row("minimax-01", "MiniMax-Text-01", &[BiasedTopK, RecurrentState], Graph),
     row("minimax-m2", "MiniMax-M2", &[BiasedTopK], Gates),
-    row("minimax-m3", "MiniMax-M3", &[SharedExpert, LeadingDense, BiasedTopK], Graph),
+    row("minimax-m3", "MiniMax-M3", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row("mistral3", "Mistral 3 with experts", &[SharedExpert], Gates),
     row("mistral4", "Mistral 4", &[SharedExpert, LeadingDense, BiasedTopK], Gates),
     row(

@@ -185,6 +185,11 @@ architectures! {
     deepseek2_ocr: DeepSeek2Ocr,
     arctic: Arctic,
     grovemoe: GroveMoe,
+    grok: Grok,
+    granite_swa: GraniteSwa,
+    dots3note: Dots3Note,
+    hy_v4: HyV4,
+    minimax_m3: MiniMaxM3,
 }
 
 #[test]

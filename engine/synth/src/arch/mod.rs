@@ -8,15 +8,20 @@ mod attention;
 mod deepseek2;
 mod deepseek4;
 mod delta_net;
+mod dots3note;
 mod ffn;
 mod gemma4;
 mod gpt_oss;
+mod granite_swa;
+mod grok;
 mod grovemoe;
+mod hy_v4;
 mod jamba;
 mod kda;
 mod keys;
 mod lfm2moe;
 mod mamba2;
+mod minimax;
 mod phimoe;
 mod spec;
 mod standard;
@@ -153,6 +158,16 @@ architectures! {
     Arctic = "arctic" => standard::ARCTIC,
     /// GroveMoE: chunk experts beside the others.
     GroveMoe = "grovemoe" => grovemoe::SPEC,
+    /// Grok: a dense part beside the experts, norms behind both.
+    Grok = "grok" => grok::SPEC,
+    /// Granite with sliding windows: attention sinks, fused gate+up experts.
+    GraniteSwa = "granite_swa" => granite_swa::SPEC,
+    /// dots.note: latent attention over windows, and to the tokens that an indexer picks.
+    Dots3Note = "dots3note" => dots3note::SPEC,
+    /// Hunyuan 4: hyper-connections, gated latent attention to the tokens that an indexer picks.
+    HyV4 = "hy_v4" => hy_v4::SPEC,
+    /// MiniMax-M3: attention to the blocks of tokens that an indexer picks.
+    MiniMaxM3 = "minimax-m3" => minimax::M3,
 }
 
 /// How strongly the last norm passes the ranges that don't belong to the token, so that the output head
@@ -277,6 +292,15 @@ impl Builder<'_> {
     /// A layer's norm.
     fn layer_norm(&mut self, layer: u32, part: &str, len: u32) {
         self.norm(format!("blk.{layer}.{part}.weight"), len);
+    }
+
+    /// Norms behind attention and experts, which bring what is added to the residual to their weight.
+    fn norms_behind(&mut self, layer: u32, attention: &str, experts: &str) {
+        let hidden = [u64::from(self.shape.dims.hidden)];
+        let weights = [(attention, 0.5 * self.attention_gain(layer)), (experts, self.expert_rms())];
+        for (part, weight) in weights {
+            self.vector(format!("blk.{layer}.{part}.weight"), hidden, weight, 0.02 * weight);
+        }
     }
 
     /// A decoder layer of the usual kind.
