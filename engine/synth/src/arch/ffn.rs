@@ -55,6 +55,11 @@ impl Builder<'_> {
         let d = &self.shape.dims;
         let (hidden, ffn, experts) =
             (u64::from(d.hidden), u64::from(d.expert_ffn), u64::from(d.experts));
+        // What experts take and give, where that is not the residual.
+        let wide = match d.extra("expert_latent") {
+            0 => hidden,
+            latent => u64::from(latent),
+        };
         let router = Fill::Rows(Rows::Router);
         self.push(
             format!("blk.{layer}.ffn_gate_inp.weight"),
@@ -66,18 +71,18 @@ impl Builder<'_> {
         let name = |part: &str| format!("blk.{layer}.ffn_{part}");
         let in_type = self.shape.types.expert_gate_up.at(layer);
         let down_type = self.shape.types.expert_down.at(layer);
-        let in_std = 1.0 / (hidden as f32).sqrt();
+        let in_std = 1.0 / (wide as f32).sqrt();
         let out_std = self.down_std(ffn, self.expert_rms() / self.mixing());
         if self.spec.fused_gate_up {
-            let dims = [hidden, 2 * ffn, experts];
+            let dims = [wide, 2 * ffn, experts];
             self.push_experts(name("gate_up_exps.weight"), dims, layer, in_type, in_std);
         } else {
             let parts = ["gate_exps.weight", "up_exps.weight"];
             for part in &parts[usize::from(!self.spec.gated)..] {
-                self.push_experts(name(part), [hidden, ffn, experts], layer, in_type, in_std);
+                self.push_experts(name(part), [wide, ffn, experts], layer, in_type, in_std);
             }
         }
-        let dims = [ffn, hidden, experts];
+        let dims = [ffn, wide, experts];
         self.push_experts(name("down_exps.weight"), dims, layer, down_type, out_std);
     }
 

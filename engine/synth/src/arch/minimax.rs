@@ -1,4 +1,5 @@
-//! MiniMax-M3: attention to the blocks of tokens that an indexer picks.
+//! MiniMax-M3: attention to the blocks of tokens that an indexer picks. MiniMax-Text-01: linear attention in most
+//! layers, and residuals that are taken behind the norms.
 
 use super::Builder;
 use super::spec::{Has, QkNorm, Shared, Spec};
@@ -41,4 +42,37 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
     b.mixer(layer, "indexer.k_proj.weight", [hidden, u64::from(dim)], 1.0);
     b.layer_norm(layer, "indexer.q_norm", dim);
     b.layer_norm(layer, "indexer.k_norm", dim);
+}
+
+pub(super) const M01: Spec = Spec {
+    // Layers up to and with one of attention.
+    extra: &["attention_every"],
+    keys: |shape, keys| {
+        keys.set("full_attention_interval", shape.dims.extra("attention_every"));
+        keys.set("residual_scale", 1.0);
+    },
+    layer: |b, layer| {
+        let d = &b.shape.dims;
+        let (hidden, every) = (d.hidden, d.extra("attention_every").max(1));
+        b.layer_norm(layer, "attn_norm", hidden);
+        if (layer + 1).is_multiple_of(every) {
+            b.attention(layer);
+        } else {
+            lightning_attention(b, layer);
+        }
+        b.layer_norm(layer, "ffn_norm", hidden);
+        b.feed_forward(layer);
+    },
+    ..Spec::STANDARD
+};
+
+/// Linear attention whose decay is not learned.
+fn lightning_attention(b: &mut Builder<'_>, layer: u32) {
+    let d = &b.shape.dims;
+    let (hidden, inner) = (u64::from(d.hidden), d.heads * d.head_dim);
+    let wide = u64::from(inner);
+    b.mixer(layer, "attn_qkv.weight", [hidden, 3 * wide], 1.0);
+    b.mixer(layer, "attn_gate.weight", [hidden, wide], 1.0);
+    b.layer_norm(layer, "attn_norm_2", inner);
+    b.mixer(layer, "attn_output.weight", [wide, hidden], b.mixer_gain());
 }
