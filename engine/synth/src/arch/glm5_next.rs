@@ -1,5 +1,5 @@
-//! GLM-5.3-Flash: four residual streams as in DeepSeek V4, linear attention as in Kimi Linear in most layers, in the
-//! others latent attention without positions to the pools of tokens that an indexer picks.
+//! GLM-5.3-Flash: four residual streams as in DeepSeek V4, linear attention as in Kimi Linear in most layers,
+//! in the others latent attention without positions to the pools of tokens that an indexer picks.
 
 use super::Builder;
 use super::deepseek2::{indexer, indexer_keys, latent_attention, latent_keys};
@@ -13,8 +13,8 @@ pub(super) const SPEC: Spec = Spec {
     dense_ffn: Has::Always,
     leading_dense: Has::Maybe,
     prediction_layers: Has::Maybe,
-    // As deepseek32 without rotating dimensions, tokens in a pool, layers up to and with one of latent attention, and
-    // the width of a linear head.
+    // As deepseek32 without rotating dimensions, tokens in a pool, layers up to and with one of latent
+    // attention, and the width of a linear head. llama.cpp wants whole pools in the indexer's top-k.
     extra: &[
         "q_lora_rank",
         "kv_lora_rank",

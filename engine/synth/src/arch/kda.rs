@@ -1,6 +1,6 @@
 //! Kimi Linear and Ling 3.0: Kimi delta attention (linear) in most layers, latent attention in the last of
-//! every few. Ling's has gates of full rank, and its latent attention has one, too. Kimi K3 and GLM-5.3-Flash have
-//! the linear part in common with them.
+//! every few. Ling's has gates of full rank, and its latent attention has one, too. Kimi K3 and GLM-5.3-Flash
+//! have the linear part in common with them.
 
 use super::Builder;
 use super::deepseek2::{latent_attention, latent_keys};
@@ -82,8 +82,8 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
     b.feed_forward(layer);
 }
 
-/// Kimi delta attention. Projections of decay and gate have full rank in Ling's, that of the gate in Kimi K3's, too;
-/// the others go through a head's width.
+/// Kimi delta attention. Projections of decay and gate have full rank in Ling's, that of the gate in Kimi K3's,
+/// too; the others go through a head's width.
 pub(super) fn linear_attention(b: &mut Builder<'_>, layer: u32) {
     let d = &b.shape.dims;
     let (hidden, head_dim) = (u64::from(d.hidden), d.extra("linear_head_dim"));
@@ -108,8 +108,8 @@ pub(super) fn linear_attention(b: &mut Builder<'_>, layer: u32) {
         }
     }
     b.mixer(layer, "ssm_beta.weight", [hidden, heads], 1.0);
-    // What is left of the state after a token: exp(-5 times the sigmoid of a times about dt) in Ling's and, with the
-    // other sign of a, in Kimi K3's; in the others' exp(a times the softplus of about dt).
+    // What is left of the state after a token: exp(-5 times the sigmoid of a times about dt) in Ling's and, with
+    // the other sign of a, in Kimi K3's; in the others' exp(a times the softplus of about dt).
     let a = if arch == Arch::BailingMoe3 { 1.0 } else { -1.0 };
     let dims = match arch {
         Arch::BailingMoe3 | Arch::KimiLinear => vec![1, heads],

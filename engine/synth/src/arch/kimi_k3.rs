@@ -1,5 +1,5 @@
-//! Kimi K3: linear and gated latent attention as in Kimi Linear, experts in a narrower space than the residual,
-//! and parts that take a mix of earlier residuals.
+//! Kimi K3: linear and gated latent attention as in Kimi Linear, experts in a narrower space than the
+//! residual, and parts that take a mix of earlier residuals.
 
 use super::Builder;
 use super::deepseek2::{latent_attention, latent_keys};

@@ -1,5 +1,5 @@
-//! MiniMax-M3: attention to the blocks of tokens that an indexer picks. MiniMax-Text-01: linear attention in most
-//! layers, and residuals that are taken behind the norms.
+//! MiniMax-M3: attention to the blocks of tokens that an indexer picks. MiniMax-Text-01: linear attention in
+//! most layers, and residuals that are taken behind the norms.
 
 use super::Builder;
 use super::spec::{Has, QkNorm, Shared, Spec};

@@ -1,10 +1,12 @@
-//! Qwen4 (experimental): as Qwen3.5 MoE, with residual streams that gates of low rank mix in place of norms, attention
-//! to the blocks of tokens that an indexer picks, and embeddings of the last few tokens in the first layer.
+//! Qwen4 (experimental): as Qwen3.5 MoE, with residual streams that gates of low rank mix in place of norms,
+//! attention to the blocks of tokens that an indexer picks, and embeddings of the last few tokens in the first
+//! layer.
 
 use super::Builder;
 use super::deepseek2::indexer_keys;
 use super::deepseek4::STREAMS;
 use super::delta_net::{self, gated_attention, is_linear, linear_attention};
+use super::keys::Keys;
 use super::spec::Spec;
 use crate::fill::Fill;
 use crate::gguf::Value;
@@ -12,14 +14,17 @@ use crate::{Shape, WeightType, tokenizer};
 
 /// Tokens that embeddings of several tokens are of: 2 to this many.
 const NGRAM: u32 = 3;
+/// Heads of the embeddings of each number of tokens, and of all.
+const NGRAM_HEADS: u32 = 4;
+const ALL_NGRAM_HEADS: u32 = (NGRAM - 1) * NGRAM_HEADS;
 /// Tokens that the convolution behind those embeddings sees, each NGRAM from the next.
 const NGRAM_CONV: u32 = 4;
 /// The layer that adds those embeddings.
 const NGRAM_LAYER: u32 = 0;
 
 pub(super) const SPEC: Spec = Spec {
-    // As qwen35moe, and the rank of the streams' gates, the indexer's heads, their width, tokens and tokens in a
-    // block, and rows and heads (for each number of tokens) of the embeddings of several tokens.
+    // As qwen35moe, and the rank of the streams' gates; the indexer's heads, their width, the tokens that it
+    // picks and those in a block; and rows of a head of the embeddings of several tokens.
     extra: &[
         "attention_every",
         "linear_k_heads",
@@ -30,14 +35,14 @@ pub(super) const SPEC: Spec = Spec {
         "indexer_head_dim",
         "indexer_top_k",
         "indexer_pool",
-        "ngram_heads",
         "ngram_rows",
     ],
     ffn_norm: "",
     output_norm: "",
     keys,
     before_layers: |b| {
-        let (width, rows) = (ngram_width(b.shape), u64::from(ngram_rows(b.shape)));
+        let width = u64::from(ngram_width(b.shape));
+        let rows = u64::from(ALL_NGRAM_HEADS) * u64::from(b.shape.dims.extra("ngram_rows"));
         let fill = Fill::Random { std: 1.0 };
         b.push("per_layer_token_embd.weight", [width, rows], WeightType::Q8_0, fill);
     },
@@ -53,21 +58,12 @@ pub(super) const SPEC: Spec = Spec {
     ..delta_net::QWEN35MOE
 };
 
-/// All heads of the embeddings of several tokens.
-fn ngram_heads(shape: &Shape) -> u32 {
-    (NGRAM - 1) * shape.dims.extra("ngram_heads")
+/// The width of a head of those embeddings: together they are as wide as the residual.
+fn ngram_width(shape: &Shape) -> u32 {
+    shape.dims.hidden / ALL_NGRAM_HEADS
 }
 
-/// The width of one of them: together they are as wide as the residual.
-fn ngram_width(shape: &Shape) -> u64 {
-    u64::from(shape.dims.hidden / ngram_heads(shape).max(1))
-}
-
-fn ngram_rows(shape: &Shape) -> u32 {
-    ngram_heads(shape) * shape.dims.extra("ngram_rows")
-}
-
-fn keys(shape: &Shape, keys: &mut super::keys::Keys) {
+fn keys(shape: &Shape, keys: &mut Keys) {
     let d = &shape.dims;
     (delta_net::QWEN35MOE.keys)(shape, keys);
     keys.set("hyper_connection.count", STREAMS as u32);
@@ -76,19 +72,21 @@ fn keys(shape: &Shape, keys: &mut super::keys::Keys) {
     keys.set_per_layer("attention.compress_ratios", shape, |layer| {
         if is_linear(shape, layer) { 0 } else { d.extra("indexer_pool") }
     });
-    let (heads, rows) = (u64::from(ngram_heads(shape)), u64::from(d.extra("ngram_rows")));
+    let rows = u64::from(d.extra("ngram_rows"));
     keys.set("ple.layers", vec![NGRAM_LAYER]);
     keys.set("ple.ngram_size", NGRAM);
-    keys.set("ple.heads_per_ngram", d.extra("ngram_heads"));
+    keys.set("ple.heads_per_ngram", NGRAM_HEADS);
     keys.set("ple.conv_kernel", NGRAM_CONV);
     keys.set("ple.eos_token_id", tokenizer::build(shape.tokenizer.vocab).eos_id);
-    keys.set("embedding_length_per_layer_input", ngram_width(shape) as u32);
+    keys.set("embedding_length_per_layer_input", ngram_width(shape));
     // What tokens are multiplied with to hash them: any odd numbers.
-    let multipliers = (1..=u64::from(NGRAM)).map(|n| n * 0x9E37_79B9 | 1);
+    let multipliers = (1..=u64::from(NGRAM)).map(|n| (n * 0x9E37_79B9) | 1);
     keys.set("ple.layer_multipliers", Value::U64s(multipliers.collect()));
-    keys.set("ple.head_offsets", Value::U64s((0..heads).map(|h| h * rows).collect()));
-    // Heads of as many rows, one less each, would hash alike.
-    keys.set("ple.head_vocab_sizes", Value::U64s((0..heads).map(|h| rows - h).collect()));
+    let heads = 0..u64::from(ALL_NGRAM_HEADS);
+    keys.set("ple.head_offsets", Value::U64s(heads.clone().map(|h| h * rows).collect()));
+    // Each hashes to one row less than the head before: else all would hash alike.
+    let sizes = heads.map(|h| rows.saturating_sub(h).max(1));
+    keys.set("ple.head_vocab_sizes", Value::U64s(sizes.collect()));
 }
 
 /// A norm of each stream. Gates near one half follow, hence the weight.
