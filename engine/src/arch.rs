@@ -289,6 +289,7 @@ pub const ALL: &[Architecture] = &[
     row("maple", "Maple", &[], Gates),
     row("mellum", "Mellum 2", &[], Gates),
     row("mimo2", "MiMo-V2", &[LeadingDense, BiasedTopK, PredictionLayers], Gates),
+    row("minicpm", "MiniCPM-MoE-8x2B", &[], Gates),
     row("minimax-01", "MiniMax-Text-01", &[RecurrentState], Gates),
     row("minimax-m2", "MiniMax-M2", &[BiasedTopK], Gates),
     row("minimax-m3", "MiniMax-M3", &[SharedExpert, LeadingDense, BiasedTopK], Gates),

@@ -194,6 +194,7 @@ architectures! {
     kimi_k3: KimiK3,
     glm5_next: Glm5Next,
     qwen4exp: Qwen4Exp,
+    minicpm: MiniCpm,
 }
 
 #[test]

@@ -179,6 +179,8 @@ architectures! {
     Glm5Next = "glm5-next" => glm5_next::SPEC,
     /// Qwen4 (experimental): hyper-connections, linear attention, attention to blocks of tokens.
     Qwen4Exp = "qwen4exp" => qwen4exp::SPEC,
+    /// MiniCPM MoE.
+    MiniCpm = "minicpm" => standard::MINICPM,
 }
 
 /// How strongly the last norm passes the ranges that don't belong to the token, so that the output head

@@ -105,6 +105,16 @@ pub(super) const LLAMA4: Spec = Spec {
 
 pub(super) const LLAMA: Spec = Spec { neighbour_pairs: true, ..Spec::STANDARD };
 
+pub(super) const MINICPM: Spec = Spec {
+    neighbour_pairs: true,
+    keys: |_, keys| {
+        keys.set("logit_scale", 1.0);
+        keys.set("residual_scale", 1.0);
+        keys.set("embedding_scale", 1.0);
+    },
+    ..Spec::STANDARD
+};
+
 pub(super) const QWEN3VLMOE: Spec = Spec {
     qk_norm: QkNorm::PerHead,
     keys: |shape, keys| {

@@ -64,6 +64,7 @@ shapes![
     "tiny-kimi-k3",
     "tiny-glm5-next",
     "tiny-qwen4exp",
+    "tiny-minicpm",
     "quickstart",
     "qwen3-30b-a3b",
     "gemma-4-26b-a4b",
