@@ -318,7 +318,7 @@ pub(super) fn period(shape: &Shape) -> u32 {
 }
 
 /// Which layers see their window only.
-fn window_pattern(shape: &Shape, keys: &mut Keys) {
+pub(super) fn window_pattern(shape: &Shape, keys: &mut Keys) {
     let layers = 0..shape.dims.blocks();
     let windowed: Vec<bool> = layers.map(|l| is_windowed(shape, l)).collect();
     keys.set("attention.sliding_window_pattern", windowed);
