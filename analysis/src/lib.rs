@@ -4,6 +4,7 @@
 //! * [`journal`]: reads them.
 //! * [`data`]: binary traces to Parquet and back.
 //! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
+//! * [`routes`]: the routes of a run in memory.
 //! * [`cells`]: attempts grouped into cells, their runs pooled.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
 //! * [`report`]: all of it for one folder.
@@ -17,6 +18,7 @@ mod markdown;
 pub mod plots;
 pub mod report;
 pub mod result_set;
+pub mod routes;
 pub mod routing;
 pub mod stats;
 pub mod table;
