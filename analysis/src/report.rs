@@ -4,14 +4,15 @@
 
 mod prose;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::atomic;
-use crate::cells::{Cell, Figures, Shortfall, group};
-use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow, ingest};
+use crate::cells::{Cell, Figures, Shortfall};
+use crate::data::{DataReader, FileMetadata, RunRow, Table};
 use crate::error::{AnalysisError, Result};
-use crate::journal::{Journal, read_environment};
+use crate::journal::read_environment;
+use crate::measured::Measured;
 use crate::plots::{Heatmap, Picture, Timeline};
 use crate::result_set::{CellRecord, Environment, Verdict};
 use crate::routing::Routing;
@@ -53,9 +54,7 @@ struct Loaded {
     environment: Environment,
     matrix: Option<String>,
     metadata: FileMetadata,
-    runs: BTreeMap<String, RunRow>,
-    tokens: BTreeMap<String, Vec<TokenRow>>,
-    unfinished_line: bool,
+    measured: Measured,
     /// Valid attempts whose run is not in the data: cell and run.
     without_data: Vec<(String, String)>,
 }
@@ -66,30 +65,22 @@ struct Loaded {
 /// The folder is no result folder, or one of its files is missing, damaged or of another version; the
 /// error names the file and what to do. Nothing half-written is left.
 pub fn render(dir: &Path) -> Result<ReportPaths> {
-    let journal = Journal::read(dir)?;
+    let measured = Measured::read(dir)?;
     let reader = DataReader::new(dir);
-    if !reader.exists() {
-        ingest(dir)?;
-    }
-    let runs: BTreeMap<String, RunRow> = reader.runs()?.into_iter().collect();
-    let without_data = journal
-        .records
-        .iter()
-        .filter(|c| c.verdict == Verdict::Valid)
+    let attempts = measured.journal.records.iter();
+    let without_data = attempts
+        .filter(|c| c.verdict == Verdict::Valid && measured.row_of(c).is_none())
         .map(|c| (c.name.clone(), c.run_id.clone().unwrap_or_default()))
-        .filter(|(_, run_id)| !runs.contains_key(run_id))
         .collect();
     let loaded = Loaded {
         environment: read_environment(dir)?,
         matrix: matrix_name(dir),
         metadata: reader.metadata(Table::Runs)?,
-        runs,
-        tokens: reader.tokens()?,
-        unfinished_line: journal.unfinished_line,
+        measured,
         without_data,
     };
     let mut pictures = Pictures::new(dir);
-    let cells = group(&journal.records);
+    let cells = loaded.measured.cells();
     let mut models: Vec<&str> = Vec::new();
     for cell in &cells {
         if !models.contains(&cell.model) {
@@ -113,11 +104,9 @@ fn model_part<'a>(
     reader: &DataReader,
     pictures: &mut Pictures,
 ) -> Result<ModelPart<'a>> {
-    let row_of = |attempt: &CellRecord| loaded.runs.get(attempt.run_id.as_deref()?);
-    let tokens_of = |attempt: &CellRecord| -> &[TokenRow] {
-        let run_id = attempt.run_id.as_deref().unwrap_or_default();
-        loaded.tokens.get(run_id).map_or(&[], Vec::as_slice)
-    };
+    let measured = &loaded.measured;
+    let row_of = |attempt: &CellRecord| measured.row_of(attempt);
+    let tokens_of = |attempt: &CellRecord| measured.tokens_of(attempt);
     let run = cells.iter().flat_map(|c| &c.attempts).find_map(|a| row_of(a));
     let heatmap = heatmap(name, &cells, loaded, reader, pictures)?;
     let mut timelines = Vec::new();
@@ -138,8 +127,7 @@ fn model_part<'a>(
     let rows = cells
         .into_iter()
         .map(|cell| {
-            let runs: Vec<(&RunRow, &[TokenRow])> =
-                cell.valid().filter_map(|a| Some((row_of(a)?, tokens_of(a)))).collect();
+            let runs = measured.valid_runs(&cell);
             let shortfall =
                 |a: &CellRecord| Some((a.repetition, Shortfall::of(row_of(a), tokens_of(a))?));
             let shortfalls = cell.valid().filter_map(shortfall).collect();
@@ -162,7 +150,7 @@ fn heatmap(
         cells.iter().filter(|c| c.baseline).chain(cells.iter().filter(|c| !c.baseline));
     for cell in candidates {
         for run_id in cell.valid().filter_map(|a| a.run_id.as_deref()) {
-            let Some(row) = loaded.runs.get(run_id) else { continue };
+            let Some(row) = loaded.measured.runs.get(run_id) else { continue };
             let routes = reader.routes_of(run_id)?;
             let Some(routing) = Routing::new(&routes, row.n_expert) else { continue };
             let picture = Heatmap { routing: &routing, model, run: cell.name };

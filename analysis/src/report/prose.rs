@@ -244,7 +244,7 @@ fn environment(env: &Environment, loaded: &Loaded) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
     let memory = |value: Option<u64>| value.map_or_else(unknown, gib);
     let llama: std::collections::BTreeSet<&str> =
-        loaded.runs.values().map(|r| r.llama_version.as_str()).collect();
+        loaded.measured.runs.values().map(|r| r.llama_version.as_str()).collect();
     let llama = llama.into_iter().collect::<Vec<_>>().join(", ");
     let rows = [
         ("started", text(&env.started)),
@@ -276,8 +276,8 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
         let (trace, reason) = (escape(&left_out.trace), escape(&left_out.reason));
         notes.push(format!("`{trace}` was left out: {reason}."));
     }
-    for (run_id, row) in &loaded.runs {
-        let held = loaded.tokens.get(run_id).map_or(0, Vec::len);
+    for (run_id, row) in &loaded.measured.runs {
+        let held = loaded.measured.tokens.get(run_id).map_or(0, Vec::len);
         let run_id = escape(run_id);
         let cell = row.cell_name.as_deref().unwrap_or("a run that the journal does not know");
         if row.truncated_bytes > 0 {
@@ -341,7 +341,7 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
             escape(run_id)
         ));
     }
-    if loaded.unfinished_line {
+    if loaded.measured.journal.unfinished_line {
         notes
             .push("The last line of `cells.jsonl` was never completed; it was passed over.".into());
     }

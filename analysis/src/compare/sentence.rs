@@ -1,0 +1,77 @@
+//! What a comparison says, in a sentence.
+
+use super::{Comparison, Outcome, RUNS_NEEDED, runs_needed, smallest_of};
+
+pub(super) fn of(comparison: &Comparison) -> String {
+    let (a, b) = (comparison.a.runs.len(), comparison.b.runs.len());
+    let Some((difference, (low, high))) =
+        comparison.difference_pct.zip(comparison.low_pct.zip(comparison.high_pct))
+    else {
+        let missing = match (comparison.a.value, comparison.b.value) {
+            (None, None) => "of neither",
+            (None, Some(_)) => "not of A",
+            (Some(_), None) => "not of B",
+            (Some(_), Some(_)) => "as zero of A",
+        };
+        return format!("can't decide: {} was measured {missing}.", comparison.metric.heading());
+    };
+    let seen = seen(comparison, difference, low, high);
+    match comparison.outcome {
+        Outcome::Better | Outcome::Worse => format!("B is {seen}, p = {}.", p(comparison)),
+        Outcome::NoneVisible => {
+            let largest = low.abs().max(high.abs());
+            format!(
+                "no difference larger than {} % is visible (B measured {seen}, p = {}).",
+                digits(largest),
+                p(comparison)
+            )
+        }
+        Outcome::Undecided if a.min(b) < RUNS_NEEDED => {
+            let runs = if a == b {
+                format!("{a} run{} an arm", if a == 1 { "" } else { "s" })
+            } else {
+                format!("{a} and {b} runs")
+            };
+            let within = if a.min(b) == 1 {
+                "; with one run, what differs from run to run is not in the interval"
+            } else {
+                ""
+            };
+            format!("can't decide: {runs}, {RUNS_NEEDED} needed (B measured {seen}{within}).")
+        }
+        Outcome::Undecided => format!(
+            "can't decide: B measured {seen}, but among {} comparisons the p of {a} and {b} runs can't fall \
+             below {:.2}; {} runs an arm needed.",
+            comparison.comparisons,
+            smallest_of(comparison),
+            runs_needed(comparison.comparisons)
+        ),
+    }
+}
+
+/// `12 % faster (8 to 15 %)`; the other direction stands in the interval with a minus.
+fn seen(comparison: &Comparison, difference: f64, low: f64, high: f64) -> String {
+    let (more, less) = comparison.metric.words();
+    let (word, difference, low, high) = if difference >= 0.0 {
+        (more, difference, low, high)
+    } else {
+        (less, -difference, -high, -low)
+    };
+    let minus = |pct: f64| {
+        let text = digits(pct.abs());
+        if pct < 0.0 && text.chars().any(|c| ('1'..='9').contains(&c)) {
+            format!("−{text}")
+        } else {
+            text
+        }
+    };
+    format!("{} % {word} ({} to {} %)", digits(difference), minus(low), minus(high))
+}
+
+fn digits(pct: f64) -> String {
+    if pct < 9.95 { format!("{pct:.1}") } else { format!("{pct:.0}") }
+}
+
+fn p(comparison: &Comparison) -> String {
+    super::text::p(comparison.p_corrected)
+}
