@@ -84,6 +84,24 @@ impl Cell<'_> {
         mean_of(|l| l.start).zip(mean_of(|l| l.end))
     }
 
+    /// How often its attempts, repeated ones included, ended in which way; for people.
+    #[must_use]
+    pub fn verdicts(&self) -> String {
+        let mut counts: Vec<(Verdict, usize)> = Vec::new();
+        for attempt in self.earlier.iter().chain(&self.attempts) {
+            match counts.iter_mut().find(|(verdict, _)| *verdict == attempt.verdict) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((attempt.verdict, 1)),
+            }
+        }
+        counts.sort_by_key(|(verdict, _)| *verdict != Verdict::Valid);
+        let words = counts.iter().map(|(verdict, count)| match count {
+            1 => verdict.words().to_owned(),
+            n => format!("{n} {}", verdict.words()),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
     /// How the cell's attempts ended, with what the data lack of the valid ones (by repetition) and the
     /// reason of the first that is not valid; for people.
     #[must_use]

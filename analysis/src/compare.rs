@@ -7,7 +7,7 @@
 mod metric;
 mod pairs;
 mod sentence;
-mod text;
+pub(crate) mod text;
 
 use serde::Serialize;
 

@@ -5,7 +5,7 @@
 //! * [`data`]: binary traces to Parquet and back.
 //! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
 //! * [`measured`], [`cells`]: a folder's attempts grouped into cells, their runs pooled.
-//! * [`compare`], [`tells`]: cells against each other.
+//! * [`compare`], [`tells`]: cells against each other; [`pressure`]: cells and the target.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
 //! * [`report`]: all of it for one folder.
 
@@ -18,6 +18,7 @@ pub mod journal;
 mod markdown;
 pub mod measured;
 pub mod plots;
+pub mod pressure;
 pub mod report;
 pub mod result_set;
 pub mod routing;

@@ -6,6 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::cells::{Cell, Figures};
+use crate::data::RunRow;
+use crate::measured::Measured;
+
 /// Figures of a cell, or of one of its runs, that the tells look at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
@@ -25,6 +29,44 @@ pub struct Subject {
     pub compute_s: f64,
     /// Major page faults of an average decode token.
     pub major_faults: f64,
+}
+
+impl Subject {
+    /// A cell with its figures and one of its runs; `None` when no token was decoded.
+    #[must_use]
+    pub fn of(cell: &Cell<'_>, run: &RunRow, figures: &Figures) -> Option<Self> {
+        let per_token = figures.per_token?;
+        let config = cell.config;
+        let top_k = match config.n_expert_used {
+            0 => run.n_expert_used,
+            n => n,
+        };
+        let mut setting = serde_json::to_value(config).unwrap_or_default();
+        if let Some(settings) = setting.as_object_mut() {
+            settings.remove("n_expert_used");
+        }
+        let work = (cell.model, config.mode, config.dense_weights, top_k);
+        let length = (&config.prompt, config.n_predict, config.ctx_tokens, config.ubatch_tokens);
+        Some(Self {
+            id: cell.id.to_owned(),
+            name: cell.name.to_owned(),
+            setting: format!("{} {setting}", cell.model),
+            work: format!("{work:?} {length:?}"),
+            top_k,
+            compute_s: per_token.compute_s,
+            major_faults: per_token.major_faults,
+        })
+    }
+}
+
+/// Finds both tells among the valid cells of a result folder.
+#[must_use]
+pub fn of_folder(measured: &Measured) -> Vec<Finding> {
+    let subjects = measured.cells().into_iter().filter_map(|cell| {
+        let runs = measured.valid_runs(&cell);
+        Subject::of(&cell, runs.first()?.0, &Figures::pooled(&runs)?)
+    });
+    tells(&subjects.collect::<Vec<_>>())
 }
 
 /// Which tell.

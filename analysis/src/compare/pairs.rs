@@ -58,22 +58,22 @@ pub fn pair_by<'a>(arms: Vec<Arm<'a>>, axis: &str) -> Result<Pairs<'a>, String> 
         let known: Vec<&str> = settings.keys().map(String::as_str).collect();
         return Err(format!("`{axis}` is not a setting; expected one of {}", known.join(", ")));
     }
-    let mut groups: Vec<((String, Value), Vec<(Value, Arm<'a>)>)> = Vec::new();
+    let mut groups: Vec<Group<'a>> = Vec::new();
     for arm in arms {
         let mut rest = serde_json::to_value(arm.cell.config).unwrap_or_default();
         let value = rest.as_object_mut().and_then(|r| r.remove(axis)).unwrap_or_default();
         let key = (arm.cell.model.to_owned(), rest);
-        match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, group)) => group.push((value, arm)),
-            None => groups.push((key, vec![(value, arm)])),
+        match groups.iter_mut().find(|group| group.shared == key) {
+            Some(group) => group.members.push((value, arm)),
+            None => groups.push(Group { shared: key, members: vec![(value, arm)] }),
         }
     }
     let mut paired = Pairs::default();
-    for (_, mut group) in groups {
-        group.sort_by(|(a, x), (b, y)| {
+    for Group { mut members, .. } in groups {
+        members.sort_by(|(a, x), (b, y)| {
             y.cell.baseline.cmp(&x.cell.baseline).then_with(|| order(a, b))
         });
-        let mut members = group.into_iter().map(|(_, arm)| arm);
+        let mut members = members.into_iter().map(|(_, arm)| arm);
         let Some(first) = members.next() else { continue };
         let before = paired.pairs.len();
         paired.pairs.extend(members.map(|other| (first.clone(), other)));
@@ -85,6 +85,14 @@ pub fn pair_by<'a>(arms: Vec<Arm<'a>>, axis: &str) -> Result<Pairs<'a>, String> 
         return Err(format!("no two of the cells differ in `{axis}` alone"));
     }
     Ok(paired)
+}
+
+/// Cells that differ in the axis alone.
+struct Group<'a> {
+    /// Model, and all other settings.
+    shared: (String, Value),
+    /// The axis's value of each.
+    members: Vec<(Value, Arm<'a>)>,
 }
 
 fn order(a: &Value, b: &Value) -> std::cmp::Ordering {

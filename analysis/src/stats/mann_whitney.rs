@@ -104,7 +104,8 @@ mod tests {
     fn outcomes_are_those_of_the_reference() {
         let long: Vec<f64> = (0..25).map(|i| f64::from(i * i % 29)).collect();
         let other: Vec<f64> = (0..25).map(|i| f64::from(i * i % 31) + 4.5).collect();
-        let cases: [(&[f64], &[f64], f64, f64, Method); 6] = [
+        type Case<'a> = (&'a [f64], &'a [f64], f64, f64, Method);
+        let cases: [Case<'_>; 6] = [
             (
                 &[1.0, 2.0, 3.0, 4.0],
                 &[5.0, 6.0, 7.0, 8.0],
