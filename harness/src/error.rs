@@ -18,9 +18,9 @@ const REFUSED: u8 = 3;
 /// A matrix is done, but some cells aren't valid.
 const NOT_ALL_VALID: u8 = 4;
 /// A comparison found a slowdown beyond the bound that was given.
-const SLOWER: u8 = 5;
+const SLOWER: u8 = 6;
 /// A comparison has a bound, and too few runs to hold a pair to it.
-const NOT_JUDGED: u8 = 6;
+const NOT_JUDGED: u8 = 7;
 
 /// The table of exit codes that `--help` shows.
 pub const EXIT_CODES: &str = "\
@@ -30,8 +30,8 @@ Exit codes:
   2    the command line is wrong
   3    refused before anything ran (matrix, shape, model, engine or folder)
   4    `bmoe run` finished, but at least one cell is not valid; results are kept
-  5    `bmoe compare --fail-above` found a pair that is worse by more than the bound
-  6    `bmoe compare --fail-above` found none, and could not judge every pair
+  6    `bmoe compare --fail-above` found a pair that is worse by more than the bound
+  7    `bmoe compare --fail-above` found none, and could not judge every pair
   130  interrupted by Ctrl-C (143 by SIGTERM); results so far are kept";
 
 /// A command that did not do all of its work.

@@ -69,7 +69,7 @@ fn a_slowdown_beyond_the_bound_has_an_exit_code_of_its_own() {
     let compare = |a: &str, b: &str| bmoe(dir.path(), &["compare", a, b, "--fail-above", "5%"]);
 
     let slower = compare("before", "after");
-    assert_eq!(slower.status.code(), Some(5), "{}", text(&slower.stderr));
+    assert_eq!(slower.status.code(), Some(6), "{}", text(&slower.stderr));
     assert!(text(&slower.stderr).contains("1 of 1 pairs: B is worse than A by more than 5 %"));
     insta::assert_snapshot!(text(&slower.stdout));
     assert_eq!(compare("after", "before").status.code(), Some(0));
@@ -88,13 +88,13 @@ fn what_can_not_be_judged_is_neither_passed_nor_failed() {
     folder(&dir.path().join("before"), 2, 10);
     folder(&dir.path().join("after"), 4, 12);
     let bounded = bmoe(dir.path(), &["compare", "before", "after", "--fail-above", "5"]);
-    assert_eq!(bounded.status.code(), Some(6));
+    assert_eq!(bounded.status.code(), Some(7));
     assert_eq!(
         text(&bounded.stderr).trim_end(),
         "error: 1 of 1 pairs could not be judged: each cell needs 4 valid runs (set `repetitions` in the \
          matrix)"
     );
-    assert!(text(&bounded.stdout).contains("can't decide: 2 and 4 runs, 4 needed"));
+    assert!(text(&bounded.stdout).contains("can't decide: 2 and 4 runs, 4 needed of each"));
     // Without a bound that is an answer like any other.
     assert_eq!(bmoe(dir.path(), &["compare", "before", "after"]).status.code(), Some(0));
 }

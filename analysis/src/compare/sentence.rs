@@ -17,11 +17,11 @@ pub(super) fn of(comparison: &Comparison) -> String {
     };
     let seen = seen(comparison, difference, low, high);
     match comparison.outcome {
-        Outcome::Better | Outcome::Worse => format!("B is {seen}, p = {}.", p(comparison)),
+        Outcome::Better | Outcome::Worse => format!("B is {seen}, {}.", p(comparison)),
         Outcome::NoneVisible => {
             let largest = low.abs().max(high.abs());
             format!(
-                "no difference larger than {} % is visible (B measured {seen}, p = {}).",
+                "no difference larger than {} % is visible (B measured {seen}, {}).",
                 digits(largest),
                 p(comparison)
             )
@@ -32,12 +32,13 @@ pub(super) fn of(comparison: &Comparison) -> String {
             } else {
                 format!("{a} and {b} runs")
             };
+            let each = if a == b { "" } else { " of each" };
             let within = if a.min(b) == 1 {
                 "; with one run, what differs from run to run is not in the interval"
             } else {
                 ""
             };
-            format!("can't decide: {runs}, {RUNS_NEEDED} needed (B measured {seen}{within}).")
+            format!("can't decide: {runs}, {RUNS_NEEDED} needed{each} (B measured {seen}{within}).")
         }
         Outcome::Undecided => format!(
             "can't decide: B measured {seen}, but among {} comparisons the p of {a} and {b} runs can't fall \
@@ -72,6 +73,8 @@ fn digits(pct: f64) -> String {
     if pct < 9.95 { format!("{pct:.1}") } else { format!("{pct:.0}") }
 }
 
+/// `p = 0.029`, `p < 0.001`.
 fn p(comparison: &Comparison) -> String {
-    super::text::p(comparison.p_corrected)
+    let p = super::text::p(comparison.p_corrected);
+    if p.starts_with('<') { format!("p {p}") } else { format!("p = {p}") }
 }

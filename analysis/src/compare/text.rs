@@ -15,8 +15,8 @@ pub fn table(comparisons: &[Comparison]) -> String {
     let mut out = String::new();
     for (number, comparison) in (1..).zip(comparisons) {
         let label = |side: &Side| {
-            let folder = side.folder.as_ref().map_or(String::new(), |f| format!("{f}  "));
-            one_line(&format!("{folder}{}: {}", side.model, side.name))
+            let folder = side.folder.as_ref().map_or(String::new(), |f| format!(" [{f}]"));
+            one_line(&format!("{}: {}{folder}", side.model, side.name))
         };
         let _ = writeln!(out, "{number:>3}  A  {}", label(&comparison.a));
         let _ = writeln!(out, "     B  {}", label(&comparison.b));
@@ -27,7 +27,7 @@ pub fn table(comparisons: &[Comparison]) -> String {
             "",
             &format!("A {heading}"),
             &format!("B {heading}"),
-            "B/A %",
+            "Δ %",
             "95 % interval",
             "p",
             "runs",

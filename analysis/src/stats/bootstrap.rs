@@ -20,7 +20,7 @@ use super::{block_length, percentile};
 pub const SEED: u64 = 1979;
 
 /// Resamples behind an interval.
-pub const RESAMPLES: usize = 10_000;
+pub const RESAMPLES: usize = 4000;
 
 /// Ends of an interval, as percentiles of the resamples: 95 % lie between them.
 const ENDS: (f64, f64) = (0.025, 0.975);

@@ -39,7 +39,7 @@ pub fn steady(rows: &[Row<'_>]) -> String {
     let columns = [
         words("configuration", name),
         column("tokens", move |row| rates(row).map_or(NONE.to_owned(), |r| r.tokens.to_string())),
-        column("tok/s mean", move |row| number(rates(row).map(|r| r.mean), 2)),
+        column("steady tok/s", move |row| number(rates(row).map(|r| r.mean), 2)),
         column("95 % interval", |row| {
             text(row.steady.as_ref().and_then(|s| s.intervals).map(|i| i.mean))
         }),

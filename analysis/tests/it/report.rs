@@ -285,6 +285,7 @@ fn errors_name_the_file_and_the_next_step() {
     fs::write(folder.path().join("data/tokens.parquet"), b"not Parquet at all").unwrap();
     texts.push(error(folder.path()));
 
+    ingest(folder.path()).unwrap();
     fs::write(folder.path().join("environment.json"), "{\n  \"cpu\": 3\n}").unwrap();
     texts.push(error(folder.path()));
 
