@@ -21,7 +21,7 @@ pub(super) fn of(comparison: &Comparison) -> String {
         Outcome::NoneVisible => {
             let largest = low.abs().max(high.abs());
             format!(
-                "no difference larger than {} % is visible (B measured {seen}, {}).",
+                "no difference larger than {} % is visible; B measured {seen}, {}.",
                 digits(largest),
                 p(comparison)
             )
@@ -38,7 +38,7 @@ pub(super) fn of(comparison: &Comparison) -> String {
             } else {
                 ""
             };
-            format!("can't decide: {runs}, {RUNS_NEEDED} needed{each} (B measured {seen}{within}).")
+            format!("can't decide: {runs}, {RUNS_NEEDED} needed{each}; B measured {seen}{within}.")
         }
         Outcome::Undecided => format!(
             "can't decide: B measured {seen}, but among {} comparisons the p of {a} and {b} runs can't fall \

@@ -135,7 +135,7 @@ fn print(args: &Args, pairs: &[(Arm<'_>, Arm<'_>)], comparisons: &[Comparison], 
         _ => "blocks at the same tokens where both sides decoded the same",
     };
     println!(
-        "intervals: bootstrap of runs and blocks of tokens, {} resamples, seed {}, {pairing}; p: \
+        "intervals: bootstrap of runs and blocks of tokens, {} resamples, seed {},\n  {pairing}; p: \
          Mann-Whitney on runs, Holm",
         bootstrap::RESAMPLES,
         bootstrap::SEED
