@@ -4,6 +4,7 @@
 //! * [`journal`]: reads them.
 //! * [`data`]: binary traces to Parquet and back.
 //! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
+//! * [`routes`]: the routes of a run in memory.
 //! * [`measured`], [`cells`]: a folder's attempts grouped into cells, their runs pooled.
 //! * [`compare`], [`tells`]: cells against each other; [`pressure`]: cells and the target.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
@@ -21,6 +22,7 @@ pub mod plots;
 pub mod pressure;
 pub mod report;
 pub mod result_set;
+pub mod routes;
 pub mod routing;
 pub mod stats;
 pub mod table;

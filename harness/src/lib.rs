@@ -4,6 +4,7 @@
 //! * [`matrix`]: matrix files, their cells and the order of the runs.
 //! * [`models`]: finding, making and hashing models.
 //! * [`runner`]: runs the cells, judges and records them.
+//! * [`target`]: places where engines run.
 //! * [`chat`]: a conversation with a model in a terminal.
 //! * [`environment`]: what the results depend on besides the configuration.
 //! * [`progress`]: what a person sees meanwhile.
@@ -21,3 +22,4 @@ pub mod models;
 pub mod progress;
 pub mod results;
 pub mod runner;
+pub mod target;

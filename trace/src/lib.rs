@@ -1,6 +1,7 @@
 //! What a run of the engine is told and what it tells back.
 //!
 //! * [`config`]: one run, described by one file.
+//! * [`supervised`]: what a supervised run leaves beside its trace.
 //! * [`record`]: what the engine measures, with units in the names.
 //! * [`codec`]: the binary trace file (length-prefixed, checksummed, versioned).
 //! * [`command`]: what a session is asked for, one JSON object a line.
@@ -17,6 +18,7 @@ pub mod line;
 pub mod profile;
 pub mod record;
 mod setting;
+pub mod supervised;
 
 pub use config::{CacheBudget, Mode, RunConfig};
 pub use record::Record;

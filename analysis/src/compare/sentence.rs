@@ -7,13 +7,14 @@ pub(super) fn of(comparison: &Comparison) -> String {
     let Some((difference, (low, high))) =
         comparison.difference_pct.zip(comparison.low_pct.zip(comparison.high_pct))
     else {
-        let missing = match (comparison.a.value, comparison.b.value) {
-            (None, None) => "of neither",
-            (None, Some(_)) => "not of A",
-            (Some(_), None) => "not of B",
-            (Some(_), Some(_)) => "as zero of A",
+        let heading = comparison.metric.heading();
+        let who = match (comparison.a.value, comparison.b.value) {
+            (None, None) => "neither A nor B has",
+            (None, Some(_)) => "A hasn't",
+            (Some(_), None) => "B hasn't",
+            (Some(_), Some(_)) => return format!("can't decide: the {heading} of A is zero."),
         };
-        return format!("can't decide: {} was measured {missing}.", comparison.metric.heading());
+        return format!("can't decide: {who} a valid run that measured {heading}.");
     };
     let seen = seen(comparison, difference, low, high);
     match comparison.outcome {

@@ -13,20 +13,29 @@ pub fn against(rows: &[Row<'_>], baseline: &str) -> String {
     let mib = |row: &Row<'_>, of: &dyn Fn(&Comparison) -> String| {
         row.against.as_ref().map_or(String::new(), |a| of(&a.mib_token))
     };
-    let columns = [
+    let of_baseline =
+        |row: &&Row<'_>| row.against.as_ref().is_some_and(|a| a.tok_s.a.id == baseline);
+    let mut columns = vec![
         words("configuration", |row| row.cell.name.to_owned()),
         column("Δ tok/s %", move |row| tok_s(row, &|c| signed(c.difference_pct))),
         column("95 % interval", move |row| tok_s(row, &interval)),
-        column("Δ MiB/token %", move |row| mib(row, &|c| signed(c.difference_pct))),
-        column("95 % interval", move |row| mib(row, &interval)),
+    ];
+    // A memory map's bytes are the kernel's: nothing is compared with them.
+    let reads =
+        |row: &Row<'_>| row.against.as_ref().is_some_and(|a| a.mib_token.difference_pct.is_some());
+    if rows.iter().filter(of_baseline).any(reads) {
+        columns.extend([
+            column("Δ MiB/token %", move |row| mib(row, &|c| signed(c.difference_pct))),
+            column("95 % interval", move |row| mib(row, &interval)),
+        ]);
+    }
+    columns.extend([
         column("runs", move |row| {
             tok_s(row, &|c| format!("{} against {}", c.b.runs.len(), c.a.runs.len()))
         }),
         column("p", move |row| tok_s(row, &|c| p(c.p_corrected))),
         words("says", move |row| tok_s(row, &says)),
-    ];
-    let of_baseline =
-        |row: &&Row<'_>| row.against.as_ref().is_some_and(|a| a.tok_s.a.id == baseline);
+    ]);
     table(&columns, rows.iter().filter(of_baseline))
 }
 
@@ -45,6 +54,7 @@ fn says(comparison: &Comparison) -> String {
         Outcome::NoneVisible => {
             format!("no difference above {:.1} % visible", widest.unwrap_or_default())
         }
+        Outcome::Undecided if comparison.b.runs.is_empty() => "no valid run".to_owned(),
         Outcome::Undecided => "can't decide".to_owned(),
     }
 }

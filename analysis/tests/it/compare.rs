@@ -93,6 +93,12 @@ fn the_same_cell_twice_shows_no_difference_and_many_pairs_need_more_runs() {
     let same = compare(&[(arms[0].clone(), arms[0].clone())], Metric::P5TokS);
     assert_eq!(same[0].outcome, Outcome::NoneVisible);
     assert!(same[0].sentence.starts_with("no difference larger than "), "{}", same[0].sentence);
+    let mut nothing = arms[1].clone();
+    nothing.runs.clear();
+    assert_eq!(
+        compare(&[(arms[0].clone(), nothing)], Metric::TokS)[0].sentence,
+        "can't decide: B hasn't a valid run that measured tok/s."
+    );
     let pairs = vec![(arms[0].clone(), arms[1].clone()); 6];
     let many = compare(&pairs, Metric::TokS);
     assert_eq!((many[0].outcome, many[0].comparisons), (Outcome::Undecided, 6));

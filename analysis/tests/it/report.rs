@@ -46,8 +46,9 @@ fn overlap_reading_ahead_and_policies_have_columns_where_they_occur() {
         cell.config.overlap = true;
         cell
     };
-    let serial =
+    let mut serial =
         crate::folder::cell("s0", "stream, cache 120 MiB, overlap off", Mode::Stream, 120, 4);
+    serial.baseline = true;
     let overlapped = cell("s1", "stream, cache 120 MiB", 120);
     let mut ahead = cell("s2", "stream, cache auto, lfu, prefetch 1", 0);
     ahead.config.cache_mib = CacheBudget::Auto;

@@ -23,9 +23,9 @@ The interval is a bootstrap over runs and blocks of tokens; p is Mann and Whitne
 the runs, corrected by Holm for the number of pairs. With fewer than 4 valid runs of a cell the
 answer is \"can't decide\". docs/method.md has the definitions.
 
---fail-above 5% ends with exit code 6 when a pair with 4 runs or more on each side has a B worse than
-A by more than 5 % of A, at every point of its 95 % interval; otherwise with 7 when a pair has fewer
-runs than that, and else with 0.
+--fail-above 5% ends with exit code 6 when a pair with 4 runs or more on each side has a B that is
+worse than A by more than 5 % of A, at every point of its 95 % interval; otherwise with 7 when a
+pair has fewer runs than that, and else with 0.
 
 Examples:
   bmoe compare runs/before runs/after --fail-above 5%

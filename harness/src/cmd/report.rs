@@ -10,7 +10,7 @@ use crate::results;
 #[command(after_help = "\
 Rebuilds DIR/data/*.parquet from the traces that are still there, then DIR/report.md and DIR/plots/.
 
-Example:
+Examples:
   bmoe report runs/quickstart-20261130-160000
   bmoe report runs/quickstart-20261130-160000 --warmup-tokens 16")]
 pub(super) struct Args {
