@@ -1,6 +1,7 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
 mod chat;
+mod compare;
 mod completions;
 mod import;
 mod launch;
@@ -33,6 +34,7 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Import(import::Args),
+    Compare(compare::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -50,6 +52,7 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Import(args) => import::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),
