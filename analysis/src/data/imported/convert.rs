@@ -144,22 +144,22 @@ impl Conversion<'_, '_> {
         };
         let run_id = names::run_id(&name, ids);
         let mut notes: Vec<String> = Vec::new();
-        if let Some(mut input) = routes
-            && let Import::Routes(reader) = input.open()?
-        {
+        if let Some(mut input) = routes {
+            let Import::Routes(reader) = input.open()? else { return Err(input.changed()) };
             self.routes(&input.path, &run_id, *reader, &mut run, &mut notes)?;
         }
-        if let Some(mut input) = log
-            && let Import::Log(reader) = input.open()?
-        {
+        if let Some(mut input) = log {
+            let Import::Log(reader) = input.open()? else { return Err(input.changed()) };
             self.log(&input.path, &run_id, *reader, &mut run, &mut notes)?;
         }
-        if let Some(mut input) = device
-            && let Import::Device(metrics) = input.open()?
-        {
+        if let Some(mut input) = device {
+            let Import::Device(metrics) = input.open()? else { return Err(input.changed()) };
             run.device_json = Some(json(&metrics.keys));
             notes.extend(metrics.unfinished_line.map(|line| {
-                format!("{}: line {line}, the last, has no end and was left out: it may have been cut off", input.name())
+                format!(
+                    "{}: line {line}, the last, has no end and was left out: it may have been cut off",
+                    input.name()
+                )
             }));
         }
         run.notes_json = json(&notes);
