@@ -70,6 +70,7 @@ fn put_in_place(temp: tempfile::TempDir, out: &Path, parent: &Path) -> Result<()
     #[cfg(unix)]
     fs::set_permissions(temp.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(failed())?;
+    sync_folders(temp.path()).map_err(failed())?;
     let old = if is_imported(out) {
         let aside = tempfile::Builder::new().prefix(".old.").tempdir_in(parent).map_err(failed())?;
         fs::rename(out, aside.path().join("old")).map_err(failed())?;
@@ -89,6 +90,17 @@ fn put_in_place(temp: tempfile::TempDir, out: &Path, parent: &Path) -> Result<()
     File::open(parent)
         .and_then(|folder| folder.sync_all())
         .map_err(AnalysisError::io("write", parent))
+}
+
+/// Names of files are not on the disk before their folders are.
+fn sync_folders(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 struct Conversion<'a, 'p> {
