@@ -1,0 +1,1 @@
+//! Toy traces worked out by hand.
