@@ -48,6 +48,8 @@ mod result;
 mod simulator;
 mod unbounded;
 
+pub use bmoe_cache::Overshoot;
+
 pub use accesses::{Access, Accesses, Rules};
 pub use belady::Belady;
 pub use belady_bypass::BeladyBypass;

@@ -5,6 +5,7 @@ mod completions;
 mod launch;
 mod report;
 mod run;
+mod simulate;
 mod synth;
 
 use std::ops::ControlFlow;
@@ -31,6 +32,7 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Report(report::Args),
+    Simulate(simulate::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -47,6 +49,7 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Simulate(args) => simulate::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),
