@@ -7,19 +7,23 @@
 //! * [`routes`]: the routes of a run in memory.
 //! * [`simulate`]: their replay through any cache policy; [`curve`]: LRU at every budget; [`device_model`]: what the
 //!   bytes cost on a device.
-//! * [`cells`]: attempts grouped into cells, their runs pooled.
+//! * [`measured`], [`cells`]: a folder's attempts grouped into cells, their runs pooled.
+//! * [`compare`], [`tells`]: cells against each other; [`pressure`]: cells and the target.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
 //! * [`report`]: all of it for one folder.
 
 mod atomic;
 pub mod cells;
+pub mod compare;
 pub mod curve;
 pub mod data;
 pub mod device_model;
 pub mod error;
 pub mod journal;
 mod markdown;
+pub mod measured;
 pub mod plots;
+pub mod pressure;
 pub mod report;
 pub mod result_set;
 pub mod routes;
@@ -27,6 +31,7 @@ pub mod routing;
 pub mod simulate;
 pub mod stats;
 pub mod table;
+pub mod tells;
 
 pub use data::{Ingested, ingest};
 pub use error::AnalysisError;

@@ -1,6 +1,7 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
 mod chat;
+mod compare;
 mod completions;
 mod launch;
 mod report;
@@ -32,6 +33,7 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Report(report::Args),
+    Compare(compare::Args),
     Simulate(simulate::Args),
     Chat(chat::Args),
     Completions(completions::Args),
@@ -49,6 +51,7 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Simulate(args) => simulate::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
