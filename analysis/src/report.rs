@@ -4,6 +4,7 @@
 
 mod against;
 mod definitions;
+mod imported;
 mod prose;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::atomic;
 use crate::cells::{Cell, Figures, Shortfall};
+use crate::data::imported::is_imported;
 use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
 use crate::journal::read_environment;
@@ -65,7 +67,7 @@ struct Loaded {
     without_data: Vec<(String, String)>,
 }
 
-/// Renders a result folder. Builds its Parquet files first when one of them is missing.
+/// Renders a result folder, building its Parquet files first when one of them is missing, or an imported folder.
 ///
 /// # Errors
 /// The folder is no result folder, or one of its files is missing, damaged or of another version; the
@@ -80,6 +82,16 @@ pub fn render(dir: &Path) -> Result<ReportPaths> {
 /// # Errors
 /// As for [`render`].
 pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPaths> {
+    if is_imported(dir) {
+        if warmup_tokens.is_some() {
+            let message = "was made by `bmoe import`; expected no --warmup-tokens, since the published table counts every token";
+            return Err(AnalysisError::ImportRefused {
+                path: dir.to_owned(),
+                message: message.to_owned(),
+            });
+        }
+        return imported::render(dir);
+    }
     let measured = Measured::read(dir)?;
     let reader = DataReader::new(dir);
     let attempts = measured.journal.records.iter();

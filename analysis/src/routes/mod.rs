@@ -4,9 +4,15 @@
 //! micro-batch. Prefill has one event per layer and micro-batch, decode one per layer and token. Events are in the
 //! order in which the engine met them, so replaying them in order replays the run.
 
+mod build;
+mod load;
+
 use std::ops::Range;
 
 use bmoe_trace::record::{Phase, Residency};
+
+pub use build::LoadOptions;
+pub use load::{load, load_all};
 
 /// The routes of one run.
 #[derive(Debug, Clone, PartialEq, Default)]

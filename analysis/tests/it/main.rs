@@ -3,6 +3,7 @@
 mod compare;
 mod damage;
 mod folder;
+mod import;
 mod parquet;
 mod pictures;
 mod published;

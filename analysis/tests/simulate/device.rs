@@ -2,36 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use bmoe_analysis::data::{DataReader, Table};
+use bmoe_analysis::data::DataReader;
 use bmoe_analysis::device_model::fit;
-use bmoe_analysis::routes::{RouteLayer, RouteTrace};
+use bmoe_analysis::routes::load;
 use bmoe_analysis::simulate::{Accesses, Budget, Rules, Simulator};
 use bmoe_analysis::stats::Rates;
 
-use crate::traces::push;
+use crate::traces::ONLY_EXPERTS;
 
 const CELL: &str = "qwen3-30b-a3b-12layers: stream, cache 1500 MiB, 4 lanes";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/half-memory")
-}
-
-/// The routes of one run.
-fn routes(reader: &DataReader, run_id: &str) -> RouteTrace {
-    let shape = reader.metadata(Table::Routes).unwrap().runs[run_id].shape.clone();
-    let layers = shape.layers.iter();
-    let layers = layers.map(|l| RouteLayer { index: l.layer, expert_bytes: l.expert_bytes });
-    let mut trace =
-        RouteTrace::new("measured".into(), shape.arch.clone(), layers.collect(), shape.n_expert);
-    let rows = reader.routes_of(run_id).unwrap();
-    for event in rows.chunk_by(|a, b| a.event == b.event) {
-        let layer = trace.layers.iter().position(|l| l.index == event[0].layer).unwrap();
-        let experts: Vec<u16> = event.iter().map(|row| row.expert as u16).collect();
-        let mut positions: Vec<u32> = event.iter().map(|row| row.position).collect();
-        positions.dedup();
-        push(&mut trace, event[0].phase, layer, &positions, &experts);
-    }
-    trace
 }
 
 /// The published folder of the streaming run: hit rates and bytes come out exactly, the rate about right.
@@ -42,7 +24,10 @@ fn a_fitted_device_estimates_the_run_that_it_was_fitted_from() {
         .find(|(_, row)| row.cell_name.as_deref().is_some_and(|name| CELL.ends_with(name)))
         .unwrap();
     let tokens = &reader.tokens().unwrap()[&run_id];
-    let trace = routes(&reader, &run_id);
+    let (_, name) = CELL.split_once(": ").unwrap();
+    let mut source = folder().into_os_string();
+    source.push(format!(":{name}"));
+    let trace = load(Path::new(&source), ONLY_EXPERTS).unwrap();
     let accesses = Accesses::new(&trace, Rules::ENGINE);
     let budget = Budget::Bytes(row.cache_budget_bytes.unwrap());
     let lru = Simulator::new(&accesses).run("lru".parse().unwrap(), budget).unwrap();

@@ -3,6 +3,7 @@
 mod chat;
 mod compare;
 mod completions;
+mod import;
 mod launch;
 mod report;
 mod run;
@@ -33,6 +34,7 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Report(report::Args),
+    Import(import::Args),
     Compare(compare::Args),
     Simulate(simulate::Args),
     Chat(chat::Args),
@@ -51,6 +53,7 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Import(args) => import::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Simulate(args) => simulate::run(&args),
             Command::Chat(args) => chat::run(&args),
