@@ -7,6 +7,7 @@ mod import;
 mod launch;
 mod report;
 mod run;
+mod simulate;
 mod synth;
 
 use std::ops::ControlFlow;
@@ -35,6 +36,7 @@ enum Command {
     Report(report::Args),
     Import(import::Args),
     Compare(compare::Args),
+    Simulate(simulate::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -53,6 +55,7 @@ impl Cli {
             Command::Report(args) => report::run(&args),
             Command::Import(args) => import::run(&args),
             Command::Compare(args) => compare::run(&args),
+            Command::Simulate(args) => simulate::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),
