@@ -4,7 +4,8 @@
 //! * [`journal`]: reads them.
 //! * [`data`]: binary traces to Parquet and back.
 //! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
-//! * [`routes`]: the routes of a run in memory.
+//! * [`routes`]: the routes of a run in memory, and what can be asked of them.
+//! * [`tabular`]: a table for terminals and programs.
 //! * [`cells`]: attempts grouped into cells, their runs pooled.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
 //! * [`report`]: all of it for one folder.
@@ -22,6 +23,7 @@ pub mod routes;
 pub mod routing;
 pub mod stats;
 pub mod table;
+pub mod tabular;
 
 pub use data::{Ingested, ingest};
 pub use error::AnalysisError;
