@@ -88,6 +88,9 @@ pub struct Predict {
     pub rows: Vec<PredictRow>,
     /// Those that the trace lacks something for, and what.
     pub left_out: Vec<(Predictor, &'static str)>,
+    /// Of the experts of generated tokens, those that the recorded run had read ahead and used for the first time, by
+    /// whatever it guessed with; `None` = it read nothing ahead, or does not say.
+    pub recorded_ahead: Option<f64>,
 }
 
 /// One predictor with one number of experts.
@@ -216,6 +219,15 @@ impl Predict {
             ),
         }
         notes.extend(self.left_out.iter().map(|(p, why)| format!("left out: {}, {why}", p.name())));
+        notes.push(match self.recorded_ahead {
+            Some(share) => format!(
+                "reading ahead in the recorded run served {:.1} % of the experts of generated tokens",
+                share * 100.0
+            ),
+            None => "the next layer's router needs that layer's input, which no trace holds: `--predict K` runs it in \
+                     the engine, and a trace of such a run says here what it served"
+                .to_owned(),
+        });
         notes
     }
 }

@@ -1,7 +1,7 @@
 //! Guesses against what was used, event by event, beside a cache.
 
 use bmoe_cache::{Cache, EntrySizes, PolicyKind};
-use bmoe_trace::record::Phase;
+use bmoe_trace::record::{Phase, Residency};
 
 use super::fit::{Fitted, Walk};
 use super::guess::{Moment, Predictor, rank};
@@ -87,6 +87,7 @@ pub(super) fn score(trace: &RouteTrace, options: &PredictOptions) -> Result<Pred
     let mut cache = Cache::new(sizes.clone(), budget, policy.build(&sizes, 0));
     let mut memories = vec![Memory::default(); trace.layers.len()];
     let mut tallies = vec![vec![Tally::default(); numbers.len()]; predictors.len()];
+    let (mut ahead, mut placed) = (0, 0);
     let (mut walk, mut above_scored) = (Walk::default(), (Vec::new(), Vec::new()));
     for event in trace.events() {
         let (step, above) = walk.next(event.phase, event.layer);
@@ -120,6 +121,10 @@ pub(super) fn score(trace: &RouteTrace, options: &PredictOptions) -> Result<Pred
                     }
                 }
             }
+        }
+        if event.phase == Phase::Decode {
+            placed += event.residency.len();
+            ahead += event.residency.iter().filter(|r| **r == Residency::PrefetchHit).count();
         }
         cache.event(event.layer, event.experts);
         memories[event.layer].remember(event.experts, event.positions.len(), event.scored);
@@ -165,6 +170,7 @@ pub(super) fn score(trace: &RouteTrace, options: &PredictOptions) -> Result<Pred
         sized,
         rows: rows.map(|(predictor, number, tally)| row(predictor, number, tally)).collect(),
         left_out,
+        recorded_ahead: (ahead > 0).then(|| ahead as f64 / placed as f64),
     })
 }
 

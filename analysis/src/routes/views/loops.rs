@@ -14,6 +14,8 @@ const MOST_LAG: usize = 256;
 const WHOLE_STEPS: f64 = 0.02;
 /// (Step, layer) pairs repeated: above it the warning comes.
 const LAYER_STEPS: f64 = 0.25;
+/// Fewer steps say nothing about loops.
+const LEAST_STEPS: usize = 32;
 
 /// Exact repeats of the routes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -71,8 +73,9 @@ impl Loops {
             tokens: steps.len(),
             period,
             longest_run,
-            warning: highest(|l| l.whole_steps) > WHOLE_STEPS
-                || highest(|l| l.layer_steps) > LAYER_STEPS,
+            warning: steps.len() >= LEAST_STEPS
+                && (highest(|l| l.whole_steps) > WHOLE_STEPS
+                    || highest(|l| l.layer_steps) > LAYER_STEPS),
             lags,
         }
     }
@@ -92,9 +95,9 @@ impl Loops {
         let mut notes = Vec::new();
         if let (Some(period), Some((length, from))) = (self.period, self.longest_run) {
             notes.push(format!(
-                "whole steps are repeated most at lag {period}; the longest stretch has {length} steps, from \
-                 the {} of the part on",
-                ordinal(from + 1)
+                "whole steps are repeated most at lag {period}; the longest stretch begins with step {} and has \
+                 {length}",
+                from + 1
             ));
         }
         if let Some(most) = most {
@@ -104,13 +107,16 @@ impl Loops {
                 most.layer_steps * 100.0
             ));
         }
-        notes.push(if self.warning {
+        let verdict = if self.warning {
             "WARNING: the routes repeat themselves, as a text in a loop does. Hit rates of this run, measured \
              or simulated, flatter every cache."
                 .to_owned()
+        } else if self.tokens < LEAST_STEPS {
+            format!("fewer than {LEAST_STEPS} steps: too few to tell a loop")
         } else {
             "no loop: the routes repeat themselves no more than text that goes on does".to_owned()
-        });
+        };
+        notes.push(verdict);
         Table {
             title: format!(
                 "loops: exact repeats of the routes N steps back, {} {}",
@@ -126,17 +132,6 @@ impl Loops {
             notes,
         }
     }
-}
-
-fn ordinal(n: usize) -> String {
-    let end = match (n % 100, n % 10) {
-        (11..=13, _) => "th",
-        (_, 1) => "st",
-        (_, 2) => "nd",
-        (_, 3) => "rd",
-        _ => "th",
-    };
-    format!("{n}{end}")
 }
 
 fn at(steps: &[Vec<Option<u64>>], lag: usize) -> LagRepeats {
