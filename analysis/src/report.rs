@@ -2,6 +2,7 @@
 //!
 //! The output depends on the folder's files alone: the same folder gives the same bytes anywhere.
 
+mod imported;
 mod prose;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::atomic;
 use crate::cells::{Cell, Figures, Shortfall, group};
+use crate::data::imported::is_imported;
 use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow, ingest};
 use crate::error::{AnalysisError, Result};
 use crate::journal::{Journal, read_environment};
@@ -60,12 +62,15 @@ struct Loaded {
     without_data: Vec<(String, String)>,
 }
 
-/// Renders a result folder. Builds its Parquet files first when one of them is missing.
+/// Renders a result folder, building its Parquet files first when one of them is missing, or an imported folder.
 ///
 /// # Errors
 /// The folder is no result folder, or one of its files is missing, damaged or of another version; the
 /// error names the file and what to do. Nothing half-written is left.
 pub fn render(dir: &Path) -> Result<ReportPaths> {
+    if is_imported(dir) {
+        return imported::render(dir);
+    }
     let journal = Journal::read(dir)?;
     let reader = DataReader::new(dir);
     if !reader.exists() {

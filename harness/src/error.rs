@@ -99,7 +99,11 @@ impl Error {
                 _ => REFUSED,
             },
             Self::Model(ModelError::Missing { .. } | ModelError::InTheWay { .. }) => REFUSED,
-            Self::Analysis(AnalysisError::NotAResultFolder { .. }) => REFUSED,
+            Self::Analysis(
+                AnalysisError::NotAResultFolder { .. }
+                | AnalysisError::Import { .. }
+                | AnalysisError::ImportRefused { .. },
+            ) => REFUSED,
             Self::Engine(_)
             | Self::Model(ModelError::Io { .. })
             | Self::Runner(_)

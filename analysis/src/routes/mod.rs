@@ -4,6 +4,8 @@
 //! micro-batch. Prefill has one event per layer and micro-batch, decode one per layer and token. Events are in the
 //! order in which the engine met them, so replaying them in order replays the run.
 
+mod build;
+mod load;
 pub mod predict;
 pub mod tokens;
 pub mod views;
@@ -12,6 +14,9 @@ pub mod whatif;
 use std::ops::Range;
 
 use bmoe_trace::record::{Phase, Residency};
+
+pub use build::LoadOptions;
+pub use load::{load, load_all};
 
 /// The routes of one run.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -2,6 +2,7 @@
 
 mod damage;
 mod folder;
+mod import;
 mod parquet;
 mod pictures;
 mod predict;

@@ -2,6 +2,7 @@
 
 mod chat;
 mod completions;
+mod import;
 mod launch;
 mod report;
 mod run;
@@ -31,6 +32,7 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Report(report::Args),
+    Import(import::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -47,6 +49,7 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Import(args) => import::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),
