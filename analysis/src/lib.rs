@@ -5,6 +5,8 @@
 //! * [`data`]: binary traces to Parquet and back.
 //! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
 //! * [`routes`]: the routes of a run in memory, and what can be asked of them.
+//! * [`simulate`]: their replay through any cache policy; [`curve`]: LRU at every budget; [`device_model`]: what the
+//!   bytes cost on a device.
 //! * [`tabular`]: a table for terminals and programs.
 //! * [`cells`]: attempts grouped into cells, their runs pooled.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
@@ -12,7 +14,9 @@
 
 mod atomic;
 pub mod cells;
+pub mod curve;
 pub mod data;
+pub mod device_model;
 pub mod error;
 pub mod journal;
 mod markdown;
@@ -21,6 +25,7 @@ pub mod report;
 pub mod result_set;
 pub mod routes;
 pub mod routing;
+pub mod simulate;
 pub mod stats;
 pub mod table;
 pub mod tabular;

@@ -6,6 +6,7 @@ mod import;
 mod launch;
 mod report;
 mod run;
+mod simulate;
 mod synth;
 
 use std::ops::ControlFlow;
@@ -33,6 +34,7 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Import(import::Args),
+    Simulate(simulate::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -50,6 +52,7 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Import(args) => import::run(&args),
+            Command::Simulate(args) => simulate::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),

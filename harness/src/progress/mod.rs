@@ -5,6 +5,7 @@
 mod bars;
 mod bytes;
 mod plain;
+mod work;
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::matrix::Cell;
 use crate::runner::Observer;
 
 pub use bytes::Bytes;
+pub use work::Work;
 
 /// The view that fits standard error.
 #[must_use]

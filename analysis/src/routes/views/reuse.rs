@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Asked, tokens_word};
+use crate::curve::stack::Stack;
 use crate::routes::RouteTrace;
 use crate::routes::tokens::{Phases, TokenRoutes};
 use crate::tabular::{Column, MIB, Table, Value};
@@ -58,69 +59,6 @@ impl Histogram {
             uses,
         };
         self.0.into_iter().enumerate().map(bin).collect()
-    }
-}
-
-/// Bytes of the entries used since some moment: a Fenwick tree over the times of last uses.
-struct Recency {
-    /// Time of each entry's last use, from 1; 0 = never.
-    last: Vec<usize>,
-    bytes: Vec<u64>,
-    /// Fenwick tree: bytes of the entries whose last use was at each time.
-    tree: Vec<u64>,
-    now: usize,
-    total: u64,
-}
-
-impl Recency {
-    fn new(bytes: Vec<u64>) -> Self {
-        // Times are numbered anew when they run out, which with four times the entries is seldom.
-        let times = (bytes.len() * 4).max(1024);
-        Self { last: vec![0; bytes.len()], bytes, tree: vec![0; times + 1], now: 0, total: 0 }
-    }
-
-    fn add(&mut self, time: usize, bytes: u64, sign: bool) {
-        let mut at = time;
-        while at < self.tree.len() {
-            self.tree[at] = if sign { self.tree[at] + bytes } else { self.tree[at] - bytes };
-            at += at & at.wrapping_neg();
-        }
-        self.total = if sign { self.total + bytes } else { self.total - bytes };
-    }
-
-    /// Bytes used since the entry's last use, its own included; `None` = never used.
-    fn distance(&self, entry: usize) -> Option<u64> {
-        let time = self.last[entry];
-        let mut before = 0;
-        let mut at = time.checked_sub(1)?;
-        while at > 0 {
-            before += self.tree[at];
-            at -= at & at.wrapping_neg();
-        }
-        Some(self.total - before)
-    }
-
-    fn touch(&mut self, entry: usize) {
-        if self.now + 1 == self.tree.len() {
-            self.renumber();
-        }
-        if self.last[entry] > 0 {
-            self.add(self.last[entry], self.bytes[entry], false);
-        }
-        self.now += 1;
-        self.last[entry] = self.now;
-        self.add(self.now, self.bytes[entry], true);
-    }
-
-    fn renumber(&mut self) {
-        let mut used: Vec<usize> = (0..self.last.len()).filter(|e| self.last[*e] > 0).collect();
-        used.sort_unstable_by_key(|entry| self.last[*entry]);
-        self.tree.fill(0);
-        (self.now, self.total) = (used.len(), 0);
-        for (time, entry) in used.into_iter().enumerate() {
-            self.last[entry] = time + 1;
-            self.add(time + 1, self.bytes[entry], true);
-        }
     }
 }
 
@@ -209,8 +147,7 @@ fn in_tokens(asked: &Asked<'_>) -> (Vec<Bin>, u64, u64) {
 fn in_bytes(asked: &Asked<'_>) -> (Vec<Bin>, u64, u64) {
     let trace: &RouteTrace = asked.trace;
     let n_expert = trace.n_expert as usize;
-    let sizes = trace.layers.iter().flat_map(|l| std::iter::repeat_n(l.expert_bytes, n_expert));
-    let mut recency = Recency::new(sizes.collect());
+    let mut stack = Stack::new(trace.layers.len() * n_expert);
     let mut in_event = vec![0_usize; n_expert];
     let (mut histogram, mut lookups, mut cold) = (Histogram::default(), 0, 0);
     for (number, event) in trace.events().enumerate() {
@@ -222,13 +159,14 @@ fn in_bytes(asked: &Asked<'_>) -> (Vec<Bin>, u64, u64) {
                 continue;
             }
             lookups += 1;
-            match recency.distance(event.layer * n_expert + expert) {
+            match stack.bytes_down_to(event.layer * n_expert + expert) {
                 Some(bytes) => histogram.add((bytes as f64 / MIB).ceil() as u64),
                 None => cold += 1,
             }
         }
+        let size = trace.layers[event.layer].expert_bytes;
         for expert in event.experts {
-            recency.touch(event.layer * n_expert + usize::from(*expert));
+            stack.to_top(event.layer * n_expert + usize::from(*expert), size);
         }
     }
     (histogram.bins(), lookups, cold)
@@ -237,24 +175,6 @@ fn in_bytes(asked: &Asked<'_>) -> (Vec<Bin>, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_survive_renumbered_times() {
-        let sizes: Vec<u64> = (0..40).map(|i| 10 + i % 3).collect();
-        let mut recency = Recency::new(sizes.clone());
-        let mut order: Vec<usize> = Vec::new();
-        let mut state = 7_usize;
-        for _ in 0..5000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let entry = (state >> 33) % 40;
-            let place = order.iter().position(|e| *e == entry);
-            let want = place.map(|p| order[p..].iter().map(|e| sizes[*e]).sum::<u64>());
-            assert_eq!(recency.distance(entry), want);
-            order.retain(|e| *e != entry);
-            order.push(entry);
-            recency.touch(entry);
-        }
-    }
 
     #[test]
     fn bins_end_at_powers_of_two() {
