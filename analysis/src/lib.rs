@@ -3,7 +3,7 @@
 //! * [`result_set`]: the files of a result folder, written by the runner.
 //! * [`journal`]: reads them.
 //! * [`data`]: binary traces to Parquet and back.
-//! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
+//! * [`stats`]: percentiles and rates, on plain numbers.
 //! * [`routes`]: the routes of a run in memory, and what can be asked of them.
 //! * [`simulate`]: their replay through any cache policy; [`curve`]: LRU at every budget; [`device_model`]: what the
 //!   bytes cost on a device.
@@ -24,7 +24,6 @@ pub mod plots;
 pub mod report;
 pub mod result_set;
 pub mod routes;
-pub mod routing;
 pub mod simulate;
 pub mod stats;
 pub mod table;

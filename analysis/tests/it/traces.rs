@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bmoe_analysis::routes::{RouteEvent, RouteLayer, RouteTrace};
+use bmoe_analysis::routes::{LoadOptions, RouteEvent, RouteLayer, RouteTrace, load};
 use bmoe_cache::{Cache, EntrySizes, PolicyKind};
 use bmoe_trace::record::{Phase, Residency};
 
@@ -73,71 +73,9 @@ pub(crate) fn toy() -> RouteTrace {
 pub(crate) fn qwen3() -> Option<RouteTrace> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../shared/data/published/2026-07-15-route/qwen.route.csv");
-    let Ok(text) = std::fs::read_to_string(&path) else {
+    if !path.exists() {
         eprintln!("skipped: the published data are not at {}", path.display());
         return None;
-    };
-    #[derive(Default)]
-    struct Event {
-        phase: u32,
-        step: u32,
-        layer: usize,
-        positions: Vec<u32>,
-        experts: Vec<u16>,
-        weights: Vec<f32>,
-        residency: Vec<Residency>,
-        read_bytes: Vec<u64>,
     }
-    let mut layers = Vec::new();
-    let mut events: Vec<Event> = Vec::new();
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix("# layer=") {
-            let mut words = rest.split(' ');
-            let index = words.next().unwrap().parse().unwrap();
-            let bytes = words.next().unwrap().strip_prefix("expert_bytes=").unwrap();
-            layers.push(RouteLayer { index, expert_bytes: bytes.parse().unwrap() });
-        } else if line.starts_with(|c: char| c.is_ascii_digit()) {
-            let column: Vec<&str> = line.split(',').collect();
-            let number = |i: usize| column[i].parse::<u32>().unwrap();
-            let (phase, step, layer) = (number(1), number(2), number(3) as usize);
-            // The prompt is one event per layer.
-            let same = |e: &&mut Event| {
-                e.phase == phase && e.layer == layer && (phase == 0 || e.step == step)
-            };
-            let event = match events.iter_mut().rev().take(48).find(same) {
-                Some(event) => event,
-                None => {
-                    events.push(Event { phase, step, layer, ..Event::default() });
-                    events.last_mut().unwrap()
-                }
-            };
-            if number(4) == 0 {
-                event.positions.push(step);
-            }
-            event.experts.push(number(5) as u16);
-            event.weights.push(column[6].parse().unwrap());
-            event.residency.push(match number(7) {
-                0 => Residency::Miss,
-                1 => Residency::Hit,
-                _ => Residency::PrefetchHit,
-            });
-            event.read_bytes.push(column[8].parse().unwrap());
-        }
-    }
-    let mut trace = RouteTrace::new("qwen.route.csv".into(), "qwen3moe".into(), layers, 128);
-    for event in &events {
-        let phase = if event.phase == 0 { Phase::Prefill } else { Phase::Decode };
-        let event = RouteEvent {
-            phase,
-            layer: event.layer,
-            positions: &event.positions,
-            experts: &event.experts,
-            weights: &event.weights,
-            residency: &event.residency,
-            read_bytes: &event.read_bytes,
-            ..RouteEvent::default()
-        };
-        trace.push(&event).unwrap();
-    }
-    Some(trace)
+    Some(load(&path, LoadOptions::default()).unwrap())
 }

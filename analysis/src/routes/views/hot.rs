@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Asked, tokens_word};
+use super::{Asked, Selection, ViewError, tokens_word};
+use crate::routes::RouteTrace;
 use crate::routes::tokens::{Phases, TokenRoutes, hottest, uses};
 use crate::stats::mean;
 use crate::tabular::{Column, Table, Value};
@@ -78,6 +79,14 @@ fn gini(uses: &[u64]) -> f64 {
 }
 
 impl Hot {
+    /// Asks a trace.
+    ///
+    /// # Errors
+    /// It has no such layer, or no tokens of that part.
+    pub fn new(trace: &RouteTrace, selection: &Selection) -> Result<Self, ViewError> {
+        Ok(Self::of(&Asked::new(trace, selection)?))
+    }
+
     pub(super) fn of(asked: &Asked<'_>) -> Self {
         let tokens = TokenRoutes::new(asked.trace);
         let n_expert = asked.trace.n_expert;

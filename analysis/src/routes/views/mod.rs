@@ -118,12 +118,7 @@ impl View {
     /// # Errors
     /// The trace lacks what the question needs.
     pub fn of(self, trace: &RouteTrace, selection: &Selection) -> Result<Shown, ViewError> {
-        let layers = selection.layers(trace)?;
-        let asked = Asked { trace, layers, phases: selection.phases, selection };
-        let mut phases = trace.events().map(|event| event.phase);
-        if !phases.any(|phase| selection.phases.has(phase)) {
-            return Err(ViewError::NoTokens { phases: selection.phases });
-        }
+        let asked = Asked::new(trace, selection)?;
         Ok(match self {
             Self::Matrix => Shown::Matrix(Matrix::of(&asked)),
             Self::Hot => Shown::Hot(Hot::of(&asked)),
@@ -198,7 +193,16 @@ struct Asked<'a> {
     selection: &'a Selection,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    fn new(trace: &'a RouteTrace, selection: &'a Selection) -> Result<Self, ViewError> {
+        let layers = selection.layers(trace)?;
+        let mut phases = trace.events().map(|event| event.phase);
+        if !phases.any(|phase| selection.phases.has(phase)) {
+            return Err(ViewError::NoTokens { phases: selection.phases });
+        }
+        Ok(Self { trace, layers, phases: selection.phases, selection })
+    }
+
     /// The model's number of a layer.
     fn index(&self, layer: usize) -> u32 {
         self.trace.layers[layer].index

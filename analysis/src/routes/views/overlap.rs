@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Asked, tokens_word};
+use super::{Asked, Selection, ViewError, tokens_word};
+use crate::routes::RouteTrace;
 use crate::routes::tokens::{Phases, TokenRoutes, shared};
 use crate::stats::mean;
 use crate::tabular::{Column, Table, Value};
@@ -33,6 +34,14 @@ pub struct LayerOverlap {
 }
 
 impl Overlap {
+    /// Asks a trace.
+    ///
+    /// # Errors
+    /// It has no such layer, or no tokens of that part.
+    pub fn new(trace: &RouteTrace, selection: &Selection) -> Result<Self, ViewError> {
+        Ok(Self::of(&Asked::new(trace, selection)?))
+    }
+
     pub(super) fn of(asked: &Asked<'_>) -> Self {
         let tokens = TokenRoutes::new(asked.trace);
         let mut top_k = 0;
