@@ -1,34 +1,20 @@
 //! Guesses and changes of the routes.
 
-use bmoe_analysis::routes::predict::{Device, Predict, PredictOptions, Predictor};
+use bmoe_analysis::device_model::DeviceModel;
+use bmoe_analysis::routes::predict::{Predict, PredictOptions, Predictor};
 use bmoe_analysis::routes::whatif::{Change, WhatIf, WhatIfOptions};
 use bmoe_cache::PolicyKind;
 
 use crate::traces::{qwen3, toy};
 
-const MIB: f64 = 1024.0 * 1024.0;
-
 #[test]
 fn every_predictor_on_the_toy_trace() {
-    let device = Device { read_bytes_s: 1000.0 * MIB, compute_s: 0.004 };
-    let options = PredictOptions { device: Some(device), ..PredictOptions::default() };
+    let device = DeviceModel::new(0.004, 1000.0, 0.0);
+    let options = PredictOptions { device, ..PredictOptions::default() };
     let predict = Predict::of(&toy(), &options).unwrap();
     insta::assert_snapshot!(predict.table().terminal(0));
     let cached = PredictOptions { cache: Some((PolicyKind::Lru, 10 << 20)), ..options };
     insta::assert_snapshot!(Predict::of(&toy(), &cached).unwrap().table().terminal(0));
-}
-
-#[test]
-fn waste_beyond_the_break_even_costs_more_than_it_saves() {
-    let device = Device { read_bytes_s: 1000.0, compute_s: 0.1 };
-    assert!((device.break_even_bytes() - 100.0).abs() < 1e-9);
-    // Everything fits beside the computation: the useful bytes are saved whole, whatever is wasted.
-    assert!((device.saved_s(40.0, 60.0) - 0.04).abs() < 1e-12);
-    for useful in [50.0, 100.0, 1000.0] {
-        assert!(device.saved_s(useful, 99.0) > 0.0);
-        assert!(device.saved_s(useful, 100.0).abs() < 1e-12 || useful < 100.0);
-        assert!(device.saved_s(useful, 101.0 + 100.0) < 0.0);
-    }
 }
 
 /// Figures of the published trace that others published: random 4.7 %, previous token 38.0 %, the run's own hottest

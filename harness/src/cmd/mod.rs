@@ -1,13 +1,17 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
+mod ask;
 mod chat;
 mod completions;
 mod import;
 mod launch;
+mod predict;
 mod report;
+mod routes;
 mod run;
 mod simulate;
 mod synth;
+mod whatif;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -35,6 +39,9 @@ enum Command {
     Report(report::Args),
     Import(import::Args),
     Simulate(simulate::Args),
+    Routes(routes::Args),
+    Predict(predict::Args),
+    Whatif(whatif::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -53,6 +60,9 @@ impl Cli {
             Command::Report(args) => report::run(&args),
             Command::Import(args) => import::run(&args),
             Command::Simulate(args) => simulate::run(&args),
+            Command::Routes(args) => routes::run(&args),
+            Command::Predict(args) => predict::run(&args),
+            Command::Whatif(args) => whatif::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),

@@ -6,45 +6,19 @@
 
 mod fit;
 mod guess;
+mod pays;
 mod score;
 
 use bmoe_cache::PolicyKind;
 use serde::Serialize;
 
 pub use guess::Predictor;
+pub use pays::{break_even_bytes, saved_s};
 
 use super::RouteTrace;
 use super::views::ViewError;
+use crate::device_model::DeviceModel;
 use crate::tabular::{Column, MIB, Table, Value};
-
-/// What reading early is done on.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Device {
-    /// Bytes a second that reads of experts reach.
-    pub read_bytes_s: f64,
-    /// Computation of one token, without waiting, seconds.
-    pub compute_s: f64,
-}
-
-impl Device {
-    /// Bytes that can be read while one token is computed: the waste per token from which on reading early costs more
-    /// than it saves, however good the guesses are.
-    #[must_use]
-    pub fn break_even_bytes(&self) -> f64 {
-        self.read_bytes_s * self.compute_s
-    }
-
-    /// Stall that a token is spared, seconds; below 0 = it gets slower.
-    ///
-    /// Without reading early a token takes `compute + demand / rate`: a layer's reads begin when it has routed. With
-    /// it the useful bytes need no wait, and whatever of the early reads does not fit beside the computation holds the
-    /// device: `compute + (demand - useful) / rate + max(0, early / rate - compute)`.
-    #[must_use]
-    pub fn saved_s(&self, useful_bytes: f64, wasted_bytes: f64) -> f64 {
-        let early_s = (useful_bytes + wasted_bytes) / self.read_bytes_s;
-        useful_bytes / self.read_bytes_s - (early_s - self.compute_s).max(0.0)
-    }
-}
 
 /// How to score.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +30,7 @@ pub struct PredictOptions {
     /// A cache that experts are in already: only what it lacks is read early. `None` = no cache.
     pub cache: Option<(PolicyKind, u64)>,
     /// What stalls are estimated for.
-    pub device: Option<Device>,
+    pub device: Option<DeviceModel>,
 }
 
 impl Default for PredictOptions {
@@ -81,9 +55,11 @@ pub struct Predict {
     /// The cache that experts may be in already: policy and bytes.
     pub cache: Option<(String, u64)>,
     /// What stalls are estimated for.
-    pub device: Option<Device>,
+    pub device: Option<DeviceModel>,
     /// Sizes are known.
     pub sized: bool,
+    /// Bytes that a scored token needs, of all layers, and the cache lacks.
+    pub demand_bytes: f64,
     /// Predictors, each with its numbers of experts.
     pub rows: Vec<PredictRow>,
     /// Those that the trace lacks something for, and what.
@@ -206,15 +182,16 @@ impl Predict {
         }
         match self.device {
             Some(device) => notes.push(format!(
-                "break-even: {:.1} MiB wasted per token, what {:.0} MiB/s read during {:.1} ms of computation; beyond \
-                 it reading early costs more than it saves",
-                device.break_even_bytes() / MIB,
-                device.read_bytes_s / MIB,
-                device.compute_s * 1e3
+                "break-even: {:.1} MiB wasted per token, what {:.0} MiB/s read beside {:.1} ms of computation ({:.0} % of \
+                 the shorter hidden as it is); beyond it reading early costs more than it saves",
+                break_even_bytes(&device, self.demand_bytes) / MIB,
+                device.read_mib_s,
+                device.compute_s * 1e3,
+                device.overlap * 100.0
             )),
             None => notes.push(
                 "break-even: bytes wasted per token = read rate x computation per token; give --read-mib-s and \
-                 --compute-ms for stalls"
+                 --compute-ms, or --fit, for stalls"
                     .to_owned(),
             ),
         }

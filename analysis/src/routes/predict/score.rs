@@ -5,7 +5,7 @@ use bmoe_trace::record::{Phase, Residency};
 
 use super::fit::{Fitted, Walk};
 use super::guess::{Moment, Predictor, rank};
-use super::{Predict, PredictOptions, PredictRow};
+use super::{Predict, PredictOptions, PredictRow, saved_s};
 use crate::routes::RouteTrace;
 use crate::routes::views::{NO_SIZES, ViewError};
 
@@ -142,6 +142,7 @@ pub(super) fn score(trace: &RouteTrace, options: &PredictOptions) -> Result<Pred
             if predictor.held_out_only() { (held_out, held_out_tokens) } else { (all, tokens) };
         let per_token = |bytes: f64| bytes / of as f64;
         let (read, useful) = (per_token(sums.read_bytes), per_token(sums.useful_bytes));
+        let demand = per_token(sums.demand_bytes);
         let share = |sums: &Sums| (sums.needed > 0.0).then(|| sums.found / sums.needed);
         PredictRow {
             predictor,
@@ -152,8 +153,11 @@ pub(super) fn score(trace: &RouteTrace, options: &PredictOptions) -> Result<Pred
             precision: (sums.guessed > 0.0).then(|| sums.found / sums.guessed),
             read_bytes: read,
             useful_bytes: useful,
-            demand_bytes: per_token(sums.demand_bytes),
-            saved_s: options.device.filter(|_| sized).map(|d| d.saved_s(useful, read - useful)),
+            demand_bytes: demand,
+            saved_s: options
+                .device
+                .filter(|_| sized)
+                .map(|d| saved_s(&d, demand, useful, read - useful)),
         }
     };
     let rows = predictors.iter().zip(&tallies).flat_map(|(predictor, tallies)| {
@@ -168,6 +172,10 @@ pub(super) fn score(trace: &RouteTrace, options: &PredictOptions) -> Result<Pred
         cache: options.cache.map(|(policy, bytes)| (policy.to_string(), bytes)),
         device: options.device,
         sized,
+        demand_bytes: tallies
+            .first()
+            .and_then(|of| of.first())
+            .map_or(0.0, |tally| tally[0].demand_bytes / tokens as f64),
         rows: rows.map(|(predictor, number, tally)| row(predictor, number, tally)).collect(),
         left_out,
         recorded_ahead: (ahead > 0).then(|| ahead as f64 / placed as f64),

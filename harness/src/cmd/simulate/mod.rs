@@ -1,7 +1,7 @@
 //! `bmoe simulate`
 
 mod render;
-mod request;
+pub(super) mod request;
 
 use std::path::{Path, PathBuf};
 
@@ -141,7 +141,7 @@ fn rules(args: &Args) -> Rules {
 }
 
 /// The trace with the size of its experts, from itself or from the command line.
-fn sized(trace: RouteTrace, expert_mib: Option<f64>) -> Result<RouteTrace, Error> {
+pub(super) fn sized(trace: RouteTrace, expert_mib: Option<f64>) -> Result<RouteTrace, Error> {
     match expert_mib {
         None => Ok(trace),
         Some(_) if trace.has_sizes() => Err(Error::Refused(
