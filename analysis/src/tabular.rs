@@ -121,6 +121,9 @@ impl From<String> for Value {
     }
 }
 
+/// The longest line of a note.
+const WIDTH: usize = 110;
+
 /// Bytes of a MiB.
 pub const MIB: f64 = 1024.0 * 1024.0;
 
@@ -185,10 +188,28 @@ impl Table {
                 &format!("  … {more} more rows (--top 0 shows all, --csv and --json have them)\n");
         }
         for note in &self.notes {
-            out += &format!("{note}\n");
+            out += &wrapped(note);
         }
         out
     }
+}
+
+/// A paragraph in lines of at most [`WIDTH`] characters, those behind the first one indented.
+fn wrapped(text: &str) -> String {
+    let (mut out, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > WIDTH {
+            out += "\n  ";
+            width = 2;
+        } else if width > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out += word;
+        width += length;
+    }
+    out + "\n"
 }
 
 #[cfg(test)]
@@ -205,13 +226,18 @@ mod tests {
                 vec!["c".into(), Value::Missing],
                 vec!["d".into(), Value::Number(-0.0001, 1)],
             ],
-            notes: vec!["n".into()],
+            notes: vec!["n".into(), "word ".repeat(30)],
         };
         assert_eq!(table.csv(), "name,x_pct\n\"a, \"\"b\"\"\",12.345\nc,\nd,0.000\n");
         assert_eq!(
             table.terminal(2),
             "t\n  name     x %\n  a, \"b\"  12.3\n  c          –\n  … 1 more rows (--top 0 shows all, \
              --csv and --json have them)\nn\n"
+                .to_owned()
+                + &"word ".repeat(21)
+                + "word\n  "
+                + &"word ".repeat(7)
+                + "word\n"
         );
     }
 }

@@ -73,11 +73,15 @@ impl Cooccurrence {
         let uses = &self.uses[layer * n..(layer + 1) * n];
         let mut order: Vec<u16> = (0..n as u16).filter(|e| uses[usize::from(*e)] > 0).collect();
         let key = |e: u16| (scores[usize::from(e)], uses[usize::from(e)]);
-        order.sort_by(|x, y| {
+        let by_score = |x: &u16, y: &u16| {
             let ((a, used_a), (b, used_b)) = (key(*x), key(*y));
             b.total_cmp(&a).then(used_b.cmp(&used_a)).then(x.cmp(y))
-        });
+        };
+        if most > 0 && order.len() > most {
+            order.select_nth_unstable_by(most - 1, by_score);
+        }
         order.truncate(most);
+        order.sort_unstable_by(by_score);
         order
     }
 }

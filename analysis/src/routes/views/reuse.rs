@@ -52,13 +52,13 @@ impl Histogram {
         self.0[bin] += 1;
     }
 
+    /// From the shortest distance that occurred on.
     fn bins(self) -> Vec<Bin> {
-        let bin = |(i, uses): (usize, u64)| Bin {
-            above: if i == 0 { 0 } else { 1 << (i - 1) },
-            to: 1 << i,
-            uses,
+        let bin = |(i, uses): (usize, u64)| {
+            let above = if i == 0 { 0 } else { 1 << (i - 1) };
+            Bin { above, to: 1 << i, uses }
         };
-        self.0.into_iter().enumerate().map(bin).collect()
+        self.0.into_iter().enumerate().skip_while(|(_, uses)| *uses == 0).map(bin).collect()
     }
 }
 
