@@ -8,19 +8,23 @@
 //! * [`simulate`]: their replay through any cache policy; [`curve`]: LRU at every budget; [`device_model`]: what the
 //!   bytes cost on a device.
 //! * [`tabular`]: a table for terminals and programs.
-//! * [`cells`]: attempts grouped into cells, their runs pooled.
+//! * [`measured`], [`cells`]: a folder's attempts grouped into cells, their runs pooled.
+//! * [`compare`], [`tells`]: cells against each other; [`pressure`]: cells and the target.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
 //! * [`report`]: all of it for one folder.
 
 mod atomic;
 pub mod cells;
 pub mod curve;
+pub mod compare;
 pub mod data;
 pub mod device_model;
 pub mod error;
 pub mod journal;
 mod markdown;
+pub mod measured;
 pub mod plots;
+pub mod pressure;
 pub mod report;
 pub mod result_set;
 pub mod routes;
@@ -28,6 +32,7 @@ pub mod simulate;
 pub mod stats;
 pub mod table;
 pub mod tabular;
+pub mod tells;
 
 pub use data::{Ingested, ingest};
 pub use error::AnalysisError;

@@ -25,8 +25,9 @@ These are the logs' own figures, with the meaning that the published tables give
 - **tok/s mean**: decoded tokens over total decode seconds (not the mean of rates). **min, max**: single tokens.
   **median, p5, p95**: over the rates of single tokens (1000 / `wall_ms`), all of them, none dropped as warm-up;
   percentiles interpolate linearly between order statistics. Loading and the prompt are in none of them.
-- **hit %**: `cache_hit_pct` of the last row, which counts from the start of the run, prompt included; whole per
-  cent, cut off, as published. The second table has decimals. Without a cache: –.
+- **hit %**: from the start of the run, prompt included: the summary's `cache_hit_pct`, which has one decimal, in whole
+  per cent, half to even, as published (without a summary that of the last row). The second table has the last row's
+  with its decimals. Without a cache: –.
 - **MiB/token**: `read_bytes` of an average token, experts read ahead included.
 - **compute + I/O s/token**: means of `compute_ms` and `io_ms`. Without overlap `io_ms` is the time in which the graph
   was blocked on reads. *Lane-busy* marks runs whose reads overlap with computation: there `io_ms` sums the busy
@@ -121,6 +122,12 @@ impl Logged<'_> {
         self.log.get("cache_hit_pct").last().copied().flatten()
     }
 
+    /// As the published tables take it, from the summary.
+    fn published_hit_pct(&self) -> Option<f64> {
+        let of_summary = self.run.summary().and_then(|keys| keys.parsed::<f64>("cache_hit_pct"));
+        of_summary.or_else(|| self.hit_pct()).filter(|pct| *pct >= 0.0)
+    }
+
     fn compute_and_io(&self) -> String {
         let seconds = |column: &str| number(self.mean(column).map(|ms| ms / 1e3), 3);
         if !self.reads_experts() {
@@ -165,7 +172,7 @@ fn benchmark(rows: &[&Logged<'_>]) -> String {
             rate(|r| r.median),
             rate(|r| r.p5),
             rate(|r| r.p95),
-            number(row.hit_pct().map(f64::floor), 0),
+            number(row.published_hit_pct(), 0),
             number(row.mean("read_bytes").map(|bytes| bytes / MIB), 0),
             row.compute_and_io(),
             row.log.rows.to_string(),

@@ -30,8 +30,8 @@ pub(super) struct Builder {
     /// The event that the last row belongs to.
     last_event: Option<u32>,
     last_token: Option<u32>,
-    /// Layer numbers in the order in which they came; an event has its place here for the time being.
-    layers: Vec<u32>,
+    /// An event has its layer's place here for the time being.
+    layers: Layers,
     weights_known: bool,
     residency_unknown: bool,
     /// Rows of scores by event: filled in at the end.
@@ -52,7 +52,7 @@ impl Builder {
         for row in 0..chunk.len() {
             let event = chunk.event[row];
             if self.last_event != Some(event) {
-                let layer = place_of(&mut self.layers, chunk.layer[row])?;
+                let layer = self.layers.place_of(chunk.layer[row])?;
                 let (positions, experts) = (trace.positions.len(), trace.experts.len());
                 trace.events.push(EventSpan {
                     phase: chunk.phase[row],
@@ -112,6 +112,7 @@ impl Builder {
         if layers.is_empty() {
             layers = self
                 .layers
+                .numbers
                 .iter()
                 .map(|index| RouteLayer { index: *index, expert_bytes: 0 })
                 .collect();
@@ -119,9 +120,10 @@ impl Builder {
         }
         let places = self
             .layers
+            .numbers
             .iter()
             .map(|index| {
-                let place = layers.iter().position(|l| l.index == *index);
+                let place = layers.binary_search_by_key(index, |l| l.index).ok();
                 let place = place.ok_or_else(|| format!("layer {index} is not in the header"))?;
                 u16::try_from(place).map_err(|_| format!("{} layers are too many", layers.len()))
             })
@@ -155,16 +157,32 @@ impl Builder {
     }
 }
 
-/// A layer's place among those that came before; models have few, and it is nearly always the next one.
-fn place_of(layers: &mut Vec<u32>, layer: u32) -> Result<u16, String> {
-    let place = match layers.iter().position(|l| *l == layer) {
-        Some(place) => place,
-        None => {
-            layers.push(layer);
-            layers.len() - 1
+/// The layers that came so far.
+#[derive(Debug, Default)]
+struct Layers {
+    /// Their numbers, in the order in which they came.
+    numbers: Vec<u32>,
+    /// Places in `numbers`, by number.
+    places: Vec<Option<u16>>,
+}
+
+impl Layers {
+    fn place_of(&mut self, layer: u32) -> Result<u16, String> {
+        let index = usize::from(
+            u16::try_from(layer).map_err(|_| format!("layer {layer} is beyond 65535"))?,
+        );
+        if let Some(Some(place)) = self.places.get(index) {
+            return Ok(*place);
         }
-    };
-    u16::try_from(place).map_err(|_| format!("{} layers are too many", layers.len()))
+        let place = u16::try_from(self.numbers.len())
+            .map_err(|_| "there are more than 65535 layers".to_owned())?;
+        self.numbers.push(layer);
+        if self.places.len() <= index {
+            self.places.resize(index + 1, None);
+        }
+        self.places[index] = Some(place);
+        Ok(place)
+    }
 }
 
 #[cfg(test)]

@@ -206,6 +206,26 @@ fn folders_in_the_way_are_kept_unless_they_are_imports_to_be_replaced() {
 }
 
 #[test]
+fn a_file_of_another_program_or_a_damaged_one_is_refused() {
+    let files = Files::new(&[("x.csv", ROUTES)]);
+    files.import(&["x.csv"], "out").unwrap();
+    let out = files.path("out");
+    let path = Partitioned::Routes.path(&out, "x");
+    let whole = fs::read(&path).unwrap();
+    let error = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        load(&out, LoadOptions::default()).unwrap_err().to_string()
+    };
+    let cut = error(&whole[..whole.len() / 2]);
+    assert!(cut.contains("part-0.parquet") && cut.contains("import the traces again"), "{cut}");
+    let mut folder = Folder::new();
+    folder.add_run(&cell("s", "stream", Mode::Stream, 8, 2), 2);
+    bmoe_analysis::ingest(folder.path()).unwrap();
+    let other = error(&fs::read(folder.path().join("data/routes.parquet")).unwrap());
+    assert!(other.ends_with("was not made by `bmoe import`"), "{other}");
+}
+
+#[test]
 fn of_several_runs_one_is_chosen_by_its_name() {
     let other = ROUTES.replace("0,1,2,1,1,6", "0,1,2,1,1,4");
     let files = Files::new(&[("x.csv", ROUTES), ("y.csv", &other)]);

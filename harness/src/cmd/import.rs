@@ -13,9 +13,9 @@ use crate::runner::Interrupt;
 /// Bring traces and logs of any program into a folder of Parquet files
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Reads bmoe traces, `route_trace v1` CSV, JSON lines {\"tok\",\"layers\"}, moe-cache-lab.routing-jsonl v1 and
-per-token CSVs of every published generation, with their .metrics files. Formats are told apart by content.
-A folder means the files in it. Damaged rows are refused, with file, line and column.
+Reads bmoe traces, `route_trace v1` CSV, JSON lines {\"tok\",\"layers\"}, moe-cache-lab.routing-jsonl
+v1, and per-token CSVs of every published generation with their .metrics files. Formats are told
+apart by content. A folder means the files in it. Damaged rows are refused, with file, line, column.
 
 Examples:
   bmoe import qwen.route.csv --out imports/qwen

@@ -2,6 +2,7 @@
 
 mod ask;
 mod chat;
+mod compare;
 mod completions;
 mod import;
 mod launch;
@@ -42,6 +43,7 @@ enum Command {
     Routes(routes::Args),
     Predict(predict::Args),
     Whatif(whatif::Args),
+    Compare(compare::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -63,6 +65,7 @@ impl Cli {
             Command::Routes(args) => routes::run(&args),
             Command::Predict(args) => predict::run(&args),
             Command::Whatif(args) => whatif::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),

@@ -29,6 +29,10 @@ pub struct Matrix {
     /// Seconds after which a run is ended.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u32,
+    /// Tokens at the start of each run that the report's steady state is without; the report reads it from
+    /// the result folder's copy of the matrix.
+    #[serde(default)]
+    pub warmup_tokens: u32,
     /// The models; every cell is run on each of them.
     #[serde(rename = "model", default)]
     pub models: Vec<Model>,

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::chunk::RouteChunk;
 use super::error::{ImportError, Result, quoted};
 use super::keys::Keys;
-use super::lines::Lines;
-use super::order::{HIGHEST_EXPERT, LayersSeen, Order, TokenOfLayer};
+use super::lines::{LONGEST_JSON, Lines};
+use super::order::{HIGHEST_EXPERT, LayersSeen, MOST_SLOTS, Order, TokenOfLayer};
 use super::{CHUNK_ROWS, ImportedLayer, RouteHeader};
 use crate::record::Phase;
 
@@ -61,7 +61,7 @@ pub(super) struct CacheLabRows<R> {
 impl<R: Read> CacheLabRows<R> {
     /// Reads the metadata line.
     pub(super) fn open(input: R) -> Result<Self> {
-        let mut lines = Lines::new(input);
+        let mut lines = Lines::new(input, LONGEST_JSON);
         let (header, top_k) = loop {
             let expected = "a metadata record";
             let Some(line) = lines.next()? else {
@@ -146,7 +146,7 @@ impl<R: Read> CacheLabRows<R> {
         let width = u32::try_from(experts.len()).unwrap_or(u32::MAX);
         let top_k = *self.top_k.get_or_insert(width);
         self.header.top_k = top_k;
-        if width != top_k || width == 0 {
+        if width != top_k || width == 0 || width > MOST_SLOTS {
             let found = format!("{width} experts");
             return Err(ImportError::key(
                 line,

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::error::{ImportError, Result, quoted};
 use super::keys::Keys;
-use super::lines::Lines;
+use super::lines::{LONGEST_ROW, Lines};
 
 /// The lines of a `.metrics` file, such as `peak_rss_kb=6107056`; units are in the names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct DeviceMetrics {
 const MOST_LINES: u64 = 10_000;
 
 pub(super) fn read(input: impl Read) -> Result<DeviceMetrics> {
-    let mut lines = Lines::new(input);
+    let mut lines = Lines::new(input, LONGEST_ROW);
     let mut metrics = DeviceMetrics::default();
     while let Some(line) = lines.next()? {
         if line.is_blank() || line.bytes.starts_with(b"#") {

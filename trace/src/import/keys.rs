@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::error::{ImportError, Result};
+
+/// More than a preamble with 65 536 layers has.
+const MOST_KEYS: usize = 500_000;
+
 /// Pairs in the order in which they were written; nothing that a reader does not know is dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -18,6 +23,15 @@ impl Keys {
     #[must_use]
     pub fn parsed<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.get(key)?.parse().ok()
+    }
+
+    /// Refuses more pairs than any program writes, at the line that brings them.
+    pub(super) fn bounded(&self, line: u64) -> Result<()> {
+        if self.0.len() <= MOST_KEYS {
+            return Ok(());
+        }
+        let found = format!("more than {MOST_KEYS} pairs of key and value");
+        Err(ImportError::line(line, found, "a preamble"))
     }
 
     pub(super) fn push(&mut self, key: &str, value: impl Into<String>) {

@@ -4,8 +4,11 @@ use std::io::{ErrorKind, Read};
 
 use super::error::{ImportError, Result};
 
-/// The longest line that is read. Real ones are far shorter: a token of 256 layers at top-64 takes 100 KiB.
-pub(super) const LONGEST_LINE: usize = 16 << 20;
+/// The longest line of JSON that is read: a token of 256 layers at top-64 takes 100 KiB.
+pub(super) const LONGEST_JSON: usize = 16 << 20;
+
+/// The longest line of anything else: a row takes some hundred bytes.
+pub(super) const LONGEST_ROW: usize = 1 << 20;
 
 /// How much is read at once.
 const STEP: usize = 256 << 10;
@@ -25,6 +28,7 @@ pub(super) struct Line<'a> {
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: R,
+    longest: usize,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -33,8 +37,9 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    pub(super) fn new(input: R) -> Self {
-        Self { input, buffer: vec![0; STEP], start: 0, end: 0, number: 0, at_end: false }
+    /// Lines of at most so many bytes.
+    pub(super) fn new(input: R, longest: usize) -> Self {
+        Self { input, longest, buffer: vec![0; STEP], start: 0, end: 0, number: 0, at_end: false }
     }
 
     /// The next line; `None` at the end.
@@ -57,8 +62,8 @@ impl<R: Read> Lines<R> {
                 }
                 break (from, self.end, false);
             }
-            if looked > LONGEST_LINE {
-                let found = format!("longer than {} MiB", LONGEST_LINE >> 20);
+            if looked > self.longest {
+                let found = format!("longer than {} MiB", self.longest >> 20);
                 return Err(ImportError::line(self.number + 1, found, "lines of text"));
             }
             self.fill()?;
@@ -91,6 +96,16 @@ impl<R: Read> Lines<R> {
             return Ok(());
         }
     }
+}
+
+/// Refuses a header with more columns than any program writes.
+pub(super) fn too_many_columns(header: &Line<'_>) -> Result<()> {
+    const MOST: usize = 1024;
+    let columns = header.bytes.split(|b| *b == b',').count();
+    if columns <= MOST {
+        return Ok(());
+    }
+    Err(ImportError::line(header.number, format!("{columns} columns"), format!("at most {MOST}")))
 }
 
 impl Line<'_> {

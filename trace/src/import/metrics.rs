@@ -2,11 +2,11 @@
 
 use std::io::Read;
 
-use super::CHUNK_ROWS;
 use super::error::{ImportError, Place, Result, quoted};
 use super::fields::{real_64, split, unsigned};
 use super::keys::Keys;
-use super::lines::{Line, Lines};
+use super::lines::{LONGEST_ROW, Line, Lines, too_many_columns};
+use super::{CHUNK_BYTES, CHUNK_ROWS};
 
 /// What a known column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl<R: Read> LogReader<R> {
     /// # Errors
     /// The input can't be read, or its head is no per-token log's.
     pub fn open(input: R) -> Result<Self> {
-        let mut lines = Lines::new(input);
+        let mut lines = Lines::new(input, LONGEST_ROW);
         let mut header = LogHeader::default();
         let mut last_line = 0;
         loop {
@@ -174,6 +174,7 @@ impl<R: Read> LogReader<R> {
             if !words.is_empty() {
                 header.keys.push("comment", words.join(" "));
             }
+            header.keys.bounded(line.number)?;
         }
         let at = |name: &str| header.columns.iter().position(|(n, _)| n == name);
         let (step, turn) = (at("step").unwrap_or_default(), at("turn"));
@@ -214,7 +215,8 @@ impl<R: Read> LogReader<R> {
             rows: 0,
             columns: self.header.columns.iter().map(|(_, kind)| kind.none()).collect(),
         };
-        while !self.at_end && chunk.rows < CHUNK_ROWS / 8 {
+        let mut bytes = 0;
+        while !self.at_end && chunk.rows < CHUNK_ROWS / 8 && bytes < CHUNK_BYTES {
             let Some(line) = self.lines.next()? else {
                 self.end(None);
                 break;
@@ -237,6 +239,7 @@ impl<R: Read> LogReader<R> {
             }
             row(&self.header.columns, &line, &mut chunk.columns)?;
             let number = line.number;
+            bytes += line.bytes.len();
             chunk.rows += 1;
             self.rows += 1;
             self.check_step(number, &chunk)?;
@@ -305,13 +308,14 @@ fn comment(header: &mut LogHeader, line: &Line<'_>) -> Result<()> {
             if !words.is_empty() {
                 header.keys.push("comment", words.join(" "));
             }
-            Ok(())
+            header.keys.bounded(line.number)
         }
     }
 }
 
 fn columns(line: &Line<'_>, text: &str) -> Result<Vec<(String, LogColumnKind)>> {
     let mut columns: Vec<(String, LogColumnKind)> = Vec::new();
+    too_many_columns(line)?;
     for (index, name) in text.split(',').map(str::trim).enumerate() {
         if name.is_empty() || columns.iter().any(|(before, _)| before == name) {
             let place = Place::Column { number: index + 1, name: name.to_owned() };

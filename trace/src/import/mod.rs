@@ -43,6 +43,9 @@ use sniff::Found;
 /// Rows of a chunk, about.
 pub const CHUNK_ROWS: usize = 1 << 19;
 
+/// Bytes of text after which a chunk ends earlier.
+const CHUNK_BYTES: usize = 64 << 20;
+
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -100,8 +103,8 @@ pub fn open<R: Read>(mut input: R) -> Result<Import<R>> {
     let input = Cursor::new(prefix).chain(input);
     let routes = |rows| Import::Routes(Box::new(RouteReader::new(rows)));
     Ok(match found {
-        Found::Binary => routes(Rows::Binary(binary::BinaryRoutes::open(input)?)),
-        Found::RouteCsv => routes(Rows::RouteCsv(route_csv::RouteCsvRows::open(input)?)),
+        Found::Binary => routes(Rows::Binary(Box::new(binary::BinaryRoutes::open(input)?))),
+        Found::RouteCsv => routes(Rows::RouteCsv(Box::new(route_csv::RouteCsvRows::open(input)?))),
         Found::TokenJsonl => routes(Rows::TokenJsonl(token_jsonl::TokenRows::open(input))),
         Found::CacheLab => routes(Rows::CacheLab(cache_lab::CacheLabRows::open(input)?)),
         Found::Metrics => Import::Log(Box::new(LogReader::open(input)?)),
@@ -149,8 +152,8 @@ pub struct RouteReader<R: Read> {
 
 #[derive(Debug)]
 enum Rows<R: Read> {
-    Binary(binary::BinaryRoutes<Prefixed<R>>),
-    RouteCsv(route_csv::RouteCsvRows<Prefixed<R>>),
+    Binary(Box<binary::BinaryRoutes<Prefixed<R>>>),
+    RouteCsv(Box<route_csv::RouteCsvRows<Prefixed<R>>>),
     TokenJsonl(token_jsonl::TokenRows<Prefixed<R>>),
     CacheLab(cache_lab::CacheLabRows<Prefixed<R>>),
 }

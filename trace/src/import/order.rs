@@ -8,6 +8,9 @@ pub(super) const HIGHEST_LAYER: u32 = 65_535;
 /// The highest expert that is taken for one.
 pub(super) const HIGHEST_EXPERT: u32 = 65_535;
 
+/// The highest top-k that is taken for one.
+pub(super) const MOST_SLOTS: u32 = 1024;
+
 /// One layer's routing of one token, in the order of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TokenOfLayer {

@@ -1,58 +1,18 @@
 //! `route_trace v1`: one row per (layer, token, slot).
 
+mod columns;
+mod preamble;
+
 use std::io::Read;
 
+use columns::{Columns, Role, Row};
+use preamble::Preamble;
+
 use super::chunk::RouteChunk;
-use super::error::{ImportError, Place as At, Result, quoted};
-use super::fields::{real_32, split, unsigned, unsigned_32};
-use super::keys::Keys;
-use super::lines::{Line, Lines};
-use super::order::{Disorder, HIGHEST_EXPERT, LayersSeen, Order, TokenOfLayer};
-use super::{CHUNK_ROWS, ImportedLayer, RouteHeader};
-use crate::record::{Phase, Residency};
-
-/// What a column of the file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Turn,
-    Phase,
-    Step,
-    Layer,
-    Slot,
-    Expert,
-    Weight,
-    Residency,
-    ExpertBytes,
-    Extra(usize),
-}
-
-const ROLES: [(&str, Role); 9] = [
-    ("turn", Role::Turn),
-    ("phase", Role::Phase),
-    ("step", Role::Step),
-    ("layer", Role::Layer),
-    ("slot", Role::Slot),
-    ("expert", Role::Expert),
-    ("weight", Role::Weight),
-    ("residency", Role::Residency),
-    ("expert_bytes", Role::ExpertBytes),
-];
-
-const REQUIRED: [&str; 5] = ["phase", "step", "layer", "slot", "expert"];
-
-/// One row as it stands in the file.
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    turn: u32,
-    phase: Phase,
-    step: u32,
-    layer: u32,
-    slot: u32,
-    expert: u32,
-    weight: f32,
-    residency: Option<Residency>,
-    read_bytes: u64,
-}
+use super::error::{ImportError, Result, quoted};
+use super::lines::{LONGEST_ROW, Lines};
+use super::order::{Disorder, HIGHEST_EXPERT, LayersSeen, MOST_SLOTS, Order, TokenOfLayer};
+use super::{CHUNK_BYTES, CHUNK_ROWS, ImportedLayer, RouteHeader};
 
 /// Reads a file row by row.
 #[derive(Debug)]
@@ -69,160 +29,16 @@ pub(super) struct RouteCsvRows<R> {
     /// Rows of it so far.
     slots: u32,
     rows: RouteChunk,
+    /// Bytes of their lines.
+    bytes: usize,
     notes: Vec<String>,
     at_end: bool,
-}
-
-/// The columns in file order.
-#[derive(Debug)]
-struct Columns {
-    roles: Vec<Role>,
-    names: Vec<String>,
-}
-
-impl Columns {
-    fn of(line: &Line<'_>) -> Result<Self> {
-        let text = line.text()?;
-        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-        if let Some(missing) = REQUIRED.iter().find(|name| !names.iter().any(|n| n == *name)) {
-            let found = format!("{} has no column `{missing}`", quoted(line.bytes));
-            let expected = "a header with the columns turn,phase,step,layer,slot,expert,weight,residency,expert_bytes \
-                            in any order";
-            return Err(ImportError::line(line.number, found, expected));
-        }
-        let mut extra = 0;
-        let mut roles = Vec::with_capacity(names.len());
-        for (index, name) in names.iter().enumerate() {
-            if names[..index].contains(name) {
-                let place = At::Column { number: index + 1, name: name.clone() };
-                let value = quoted(name.as_bytes());
-                return Err(ImportError::Value {
-                    line: line.number,
-                    place,
-                    value,
-                    expected: "each column once".into(),
-                });
-            }
-            roles.push(ROLES.iter().find(|(known, _)| known == name).map_or_else(
-                || {
-                    extra += 1;
-                    Role::Extra(extra - 1)
-                },
-                |(_, role)| *role,
-            ));
-        }
-        Ok(Self { roles, names })
-    }
-
-    fn extra(&self) -> Vec<String> {
-        let named = self.roles.iter().zip(&self.names);
-        named
-            .filter(|(role, _)| matches!(role, Role::Extra(_)))
-            .map(|(_, name)| name.clone())
-            .collect()
-    }
-
-    /// The error of a column's value.
-    #[cold]
-    fn wrong(
-        &self,
-        line: u64,
-        role: Role,
-        value: String,
-        expected: impl Into<String>,
-    ) -> ImportError {
-        let index = self.roles.iter().position(|r| *r == role).unwrap_or_default();
-        let place = At::Column { number: index + 1, name: self.names[index].clone() };
-        ImportError::Value { line, place, value, expected: expected.into() }
-    }
-
-    /// Reads the fields of a line; `extra` takes those of unknown columns.
-    #[inline]
-    fn row(&self, line: &Line<'_>, extra: &mut [Vec<String>]) -> Result<Row> {
-        let mut row = Row {
-            turn: 0,
-            phase: Phase::Decode,
-            step: 0,
-            layer: 0,
-            slot: 0,
-            expert: 0,
-            weight: f32::NAN,
-            residency: None,
-            read_bytes: 0,
-        };
-        let mut rest = Some(line.bytes);
-        for role in &self.roles {
-            let Some(unread) = rest else { return Err(self.width(line)) };
-            let (field, behind) = split(unread);
-            rest = behind;
-            let wrong = |expected: &str| self.wrong(line.number, *role, quoted(field), expected);
-            match role {
-                Role::Turn => {
-                    row.turn = unsigned_32(field).ok_or_else(|| wrong("a turn from 0"))?
-                }
-                Role::Phase => {
-                    row.phase = match field {
-                        b"0" => Phase::Prefill,
-                        b"1" => Phase::Decode,
-                        _ => return Err(wrong("0 (prefill) or 1 (decode)")),
-                    };
-                }
-                Role::Step => {
-                    row.step = unsigned_32(field).ok_or_else(|| wrong("a position from 0"))?
-                }
-                Role::Layer => {
-                    row.layer = unsigned_32(field).ok_or_else(|| wrong("a layer from 0"))?
-                }
-                Role::Slot => {
-                    row.slot = unsigned_32(field).ok_or_else(|| wrong("a slot from 0"))?
-                }
-                Role::Expert => {
-                    row.expert = unsigned_32(field).ok_or_else(|| wrong("an expert from 0"))?
-                }
-                Role::Weight => {
-                    row.weight = real_32(field).ok_or_else(|| wrong("a finite number, or nan"))?
-                }
-                Role::Residency => {
-                    row.residency = match field {
-                        b"0" => Some(Residency::Miss),
-                        b"1" => Some(Residency::Hit),
-                        b"2" => Some(Residency::PrefetchHit),
-                        b"-1" => None,
-                        _ => {
-                            return Err(wrong(
-                                "0 (miss), 1 (hit), 2 (first use of a prefetch) or -1 (unknown)",
-                            ));
-                        }
-                    };
-                }
-                Role::ExpertBytes => {
-                    row.read_bytes = unsigned(field).ok_or_else(|| wrong("bytes from 0"))?
-                }
-                Role::Extra(index) => {
-                    let text = Line { bytes: field, ..*line };
-                    extra[*index].push(text.text()?.to_owned());
-                }
-            }
-        }
-        if rest.is_some() { Err(self.width(line)) } else { Ok(row) }
-    }
-
-    #[cold]
-    fn width(&self, line: &Line<'_>) -> ImportError {
-        let fields = line.bytes.split(|b| *b == b',').count();
-        let found = format!("{} has {fields} fields", quoted(line.bytes));
-        ImportError::line(
-            line.number,
-            found,
-            format!("{}, as many as the header has columns", self.roles.len()),
-        )
-    }
 }
 
 impl<R: Read> RouteCsvRows<R> {
     /// Reads the preamble and the header line.
     pub(super) fn open(input: R) -> Result<Self> {
-        let mut lines = Lines::new(input);
+        let mut lines = Lines::new(input, LONGEST_ROW);
         let mut preamble = Preamble::default();
         let columns = loop {
             let Some(line) = lines.next()? else {
@@ -257,6 +73,7 @@ impl<R: Read> RouteCsvRows<R> {
             token: None,
             slots: 0,
             rows,
+            bytes: 0,
             notes: Vec::new(),
             at_end: false,
         })
@@ -284,6 +101,7 @@ impl<R: Read> RouteCsvRows<R> {
                 if !words.is_empty() {
                     self.header.keys.push("comment", words.join(" "));
                 }
+                self.header.keys.bounded(line.number)?;
                 continue;
             }
             if !line.ended {
@@ -295,11 +113,13 @@ impl<R: Read> RouteCsvRows<R> {
                 continue;
             }
             let row = self.columns.row(&line, &mut self.rows.extra)?;
+            self.bytes += line.bytes.len();
             let number = line.number;
             let whole = self.rows.len();
             let begins = self.take(number, row)?;
             // A chunk ends where a token does.
-            if begins && whole >= CHUNK_ROWS {
+            if begins && (whole >= CHUNK_ROWS || self.bytes >= CHUNK_BYTES) {
+                self.bytes = 0;
                 let mut rest = self.rows.split_off(whole);
                 rest.reserve(CHUNK_ROWS + 1);
                 return Ok(Some(std::mem::replace(&mut self.rows, rest)));
@@ -346,7 +166,7 @@ impl<R: Read> RouteCsvRows<R> {
             self.rows.event.push(event.unwrap_or_default());
             self.rows.ubatch.push(ubatch.unwrap_or_default());
         }
-        if row.slot != self.slots || self.top_k.is_some_and(|top_k| row.slot >= top_k) {
+        if row.slot != self.slots || row.slot >= self.top_k.unwrap_or(MOST_SLOTS) {
             return Err(self.wrong_slot(line, row.slot));
         }
         let before = self.rows.len() - self.slots as usize;
@@ -405,6 +225,7 @@ impl<R: Read> RouteCsvRows<R> {
             Some(top_k) if self.slots >= top_k => {
                 format!("another token, since each has {top_k} slots (a repeated row?)")
             }
+            None if self.slots >= MOST_SLOTS => format!("at most {MOST_SLOTS} slots"),
             _ => format!(
                 "slot {}, since the slots of a token follow each other (a row is lost or repeated)",
                 self.slots
@@ -454,96 +275,5 @@ impl<R: Read> RouteCsvRows<R> {
             let layer = |index| ImportedLayer { index, expert_bytes: None };
             self.header.layers = self.layers.all().map(layer).collect();
         }
-    }
-}
-
-/// The `#` lines before the header.
-#[derive(Debug, Default)]
-struct Preamble {
-    lines: u64,
-    keys: Keys,
-    layers: Vec<ImportedLayer>,
-    model: Vec<(u64, Keys)>,
-}
-
-impl Preamble {
-    fn add(&mut self, number: u64, text: &str) -> Result<()> {
-        if let Some(version) = text.trim_start().strip_prefix("route_trace ") {
-            let version = version.trim();
-            if version != "v1" {
-                let (format, found, expected) = ("route_trace", version.to_owned(), "v1");
-                return Err(ImportError::Version { line: number, format, found, expected });
-            }
-            return Ok(());
-        }
-        let mut keys = Keys::default();
-        let words = keys.add_line(text);
-        if !words.is_empty() {
-            self.keys.push("comment", words.join(" "));
-        }
-        if keys.get("layer").is_some() {
-            self.add_layer(number, &keys)?;
-        } else {
-            self.model.push((number, keys.clone()));
-        }
-        self.keys.0.extend(keys.0);
-        Ok(())
-    }
-
-    fn add_layer(&mut self, number: u64, keys: &Keys) -> Result<()> {
-        let text = keys.get("layer").unwrap_or_default();
-        let index =
-            unsigned_32(text.as_bytes()).filter(|layer| *layer <= super::order::HIGHEST_LAYER);
-        let index =
-            index.ok_or_else(|| ImportError::key(number, "layer", text, "a layer, 0 to 65535"))?;
-        if self.layers.iter().any(|l| l.index == index) {
-            return Err(ImportError::key(number, "layer", text, "each layer once"));
-        }
-        let expert_bytes = match keys.get("expert_bytes") {
-            None => None,
-            Some(text) => {
-                let bytes = unsigned(text.as_bytes()).filter(|bytes| *bytes <= 1 << 48);
-                let expected = "bytes of one expert, 0 = not known, at most 2^48";
-                let bytes = bytes
-                    .ok_or_else(|| ImportError::key(number, "expert_bytes", text, expected))?;
-                Some(bytes).filter(|bytes| *bytes > 0)
-            }
-        };
-        self.layers.push(ImportedLayer { index, expert_bytes });
-        Ok(())
-    }
-
-    fn number(&self, key: &str, highest: u32) -> Result<Option<u32>> {
-        let found = self.model.iter().find_map(|(line, keys)| Some((*line, keys.get(key)?)));
-        let Some((line, text)) = found else { return Ok(None) };
-        match unsigned_32(text.as_bytes()).filter(|n| *n <= highest) {
-            Some(number) => Ok(Some(number).filter(|n| *n > 0)),
-            None => Err(ImportError::key(
-                line,
-                key,
-                text,
-                format!("a number, 0 to {highest} (0 = not known)"),
-            )),
-        }
-    }
-
-    /// What it says, and the top-k when it says that.
-    fn header(mut self, extra_columns: Vec<String>) -> Result<(RouteHeader, Option<u32>)> {
-        let n_expert = self.number("n_expert", HIGHEST_EXPERT + 1)?;
-        let top_k = self.number("n_expert_used", HIGHEST_EXPERT + 1)?;
-        self.layers.sort_by_key(|l| l.index);
-        let word = |key: &str| self.keys.get(key).filter(|v| !v.is_empty()).map(str::to_owned);
-        let header = RouteHeader {
-            run_id: word("run_id"),
-            model: word("model"),
-            arch: word("arch"),
-            n_expert: n_expert.unwrap_or(0),
-            n_expert_known: n_expert.is_some(),
-            top_k: top_k.unwrap_or(0),
-            layers: std::mem::take(&mut self.layers),
-            keys: self.keys.clone(),
-            extra_columns,
-        };
-        Ok((header, top_k))
     }
 }

@@ -8,8 +8,8 @@ use serde::de::IgnoredAny;
 
 use super::chunk::RouteChunk;
 use super::error::{ImportError, Result};
-use super::lines::Lines;
-use super::order::{HIGHEST_EXPERT, HIGHEST_LAYER, Order, TokenOfLayer};
+use super::lines::{LONGEST_JSON, Lines};
+use super::order::{HIGHEST_EXPERT, HIGHEST_LAYER, MOST_SLOTS, Order, TokenOfLayer};
 use super::{CHUNK_ROWS, ImportedLayer, RouteHeader};
 use crate::record::Phase;
 
@@ -38,7 +38,7 @@ pub(super) struct TokenRows<R> {
 impl<R: Read> TokenRows<R> {
     pub(super) fn open(input: R) -> Self {
         Self {
-            lines: Lines::new(input),
+            lines: Lines::new(input, LONGEST_JSON),
             header: RouteHeader::default(),
             order: Order::default(),
             others: BTreeSet::new(),
@@ -114,9 +114,9 @@ impl<R: Read> TokenRows<R> {
             ));
         }
         for (layer, experts) in (0_u32..).zip(&token.layers) {
-            if experts.len() != top_k || top_k == 0 {
+            if experts.len() != top_k || top_k == 0 || top_k > MOST_SLOTS as usize {
                 let found = format!("{} experts in layers[{layer}]", experts.len());
-                let expected = format!("as many as in the first list: {}", top_k.max(1));
+                let expected = format!("as many as in the first list, 1 to {MOST_SLOTS}");
                 return Err(ImportError::line(line, found, expected));
             }
             let token = TokenOfLayer { turn: 0, phase: Phase::Decode, layer, position: token.tok };

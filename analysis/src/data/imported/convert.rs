@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use bmoe_trace::import::{Import, LogReader};
+use bmoe_trace::import::{Import, LogReader, RouteReader};
 
 use super::part::{self, LazyPart, write_whole};
 use super::plan::{Group, Input, Plan};
@@ -147,7 +147,7 @@ impl Conversion<'_, '_> {
         if let Some(mut input) = routes
             && let Import::Routes(reader) = input.open()?
         {
-            self.routes(&input.path, &run_id, reader, &mut run, &mut notes)?;
+            self.routes(&input.path, &run_id, *reader, &mut run, &mut notes)?;
         }
         if let Some(mut input) = log
             && let Import::Log(reader) = input.open()?
@@ -170,7 +170,7 @@ impl Conversion<'_, '_> {
         &mut self,
         path: &Path,
         run_id: &str,
-        mut reader: Box<bmoe_trace::import::RouteReader<R>>,
+        mut reader: RouteReader<R>,
         run: &mut ImportedRun,
         notes: &mut Vec<String>,
     ) -> Result<()> {

@@ -24,6 +24,12 @@ pub use plan::Plan;
 pub use read::{ImportedReader, LogColumns};
 pub use run::ImportedRun;
 
+/// Version of an imported folder's columns; one of another version is imported again.
+pub const IMPORT_VERSION: u32 = 1;
+
+/// Key of that version in a file's metadata.
+const KEY_VERSION: &str = "bmoe.import_version";
+
 /// A partitioned table of an imported folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partitioned {

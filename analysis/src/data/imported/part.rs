@@ -9,10 +9,10 @@ use bmoe_trace::import::{
 use bmoe_trace::record::{Phase, Residency};
 use polars::prelude::*;
 
+use super::{IMPORT_VERSION, KEY_VERSION};
 use crate::atomic::{AtomicFile, Watched, WriteFailure};
-use crate::data::SCHEMA_VERSION;
 use crate::data::column::Named;
-use crate::data::write::{KEY_TABLE, KEY_VERSION, unwritable};
+use crate::data::write::{KEY_TABLE, unwritable};
 use crate::error::{AnalysisError, Result};
 
 /// A Parquet file that gets its name when it is whole.
@@ -29,7 +29,7 @@ impl Part {
         let file = AtomicFile::create(&path)?;
         let out = file.file().try_clone().map_err(AnalysisError::io("write", &path))?;
         let (out, failure) = Watched::new(out);
-        let metadata = [(KEY_VERSION, SCHEMA_VERSION.to_string()), (KEY_TABLE, table.to_owned())];
+        let metadata = [(KEY_VERSION, IMPORT_VERSION.to_string()), (KEY_TABLE, table.to_owned())];
         let metadata = metadata.map(|(key, value)| (key.to_owned(), value)).to_vec();
         let writer = ParquetWriter::new(out)
             .with_key_value_metadata(Some(KeyValueMetadata::from_static(metadata)))

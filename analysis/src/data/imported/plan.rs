@@ -142,20 +142,11 @@ impl Plan {
     fn add(&mut self, input: Input) -> Result<()> {
         let base = names::base(&input.path);
         let folder = input.path.parent().unwrap_or(Path::new("")).to_owned();
-        let of_run = |group: &&mut Group| group.folder == folder && group.base == base;
-        let slot = |group: &Group, format: Format| match format {
-            Format::Metrics => group.log.is_some(),
-            Format::Device => group.device.is_some(),
-            // A binary trace brings its log along.
-            Format::Binary => group.routes.is_some() || group.log.is_some(),
-            _ => group.routes.is_some(),
-        };
         let format = input.format;
-        let free = |group: &&mut Group| {
-            let whole = group.routes.as_ref().is_some_and(|r| r.format == Format::Binary);
-            !slot(group, format) && !(whole && format == Format::Metrics)
+        let takes = |group: &&mut Group| {
+            group.folder == folder && group.base == base && group.takes(format)
         };
-        let group = match self.groups.iter_mut().filter(of_run).find(free) {
+        let group = match self.groups.iter_mut().find(takes) {
             Some(group) => group,
             None if format == Format::Device => {
                 let message = format!(
@@ -194,6 +185,17 @@ impl Input {
 }
 
 impl Group {
+    /// Whether a file of a format has a place in it.
+    fn takes(&self, format: Format) -> bool {
+        let brings_log = self.routes.as_ref().is_some_and(|r| r.format == Format::Binary);
+        match format {
+            Format::Device => self.device.is_none(),
+            Format::Metrics => self.log.is_none() && !brings_log,
+            Format::Binary => self.routes.is_none() && self.log.is_none(),
+            Format::RouteCsv | Format::TokenJsonl | Format::CacheLab => self.routes.is_none(),
+        }
+    }
+
     /// The name with that of the folder, for names that occur twice.
     pub(super) fn long_name(&self) -> String {
         match self.folder.file_name() {

@@ -9,7 +9,7 @@ use bmoe_trace::record::{Phase, Residency};
 use polars::prelude::*;
 
 use super::run::ImportedRun;
-use super::{Partitioned, index_path};
+use super::{IMPORT_VERSION, KEY_VERSION, Partitioned, index_path};
 use crate::data::column::{Cell, Row, read_column};
 use crate::error::{AnalysisError, Result};
 
@@ -123,11 +123,20 @@ fn read(
     columns: Option<Vec<String>>,
 ) -> Result<DataFrame> {
     let file = File::open(path).map_err(AnalysisError::io("open", path))?;
-    ParquetReader::new(file)
-        .with_slice(slice)
-        .with_columns(columns)
-        .finish()
-        .map_err(unreadable(path))
+    let mut reader = ParquetReader::new(file);
+    let footer = reader.get_metadata().map_err(unreadable(path))?.clone();
+    let mut pairs = footer.key_value_metadata().iter().flatten();
+    let version = pairs.find(|kv| kv.key == KEY_VERSION).and_then(|kv| kv.value.as_deref());
+    if version != Some(IMPORT_VERSION.to_string().as_str()) {
+        let message = match version {
+            Some(found) => format!(
+                "is of import version {found}; expected {IMPORT_VERSION} (import the traces again)"
+            ),
+            None => "was not made by `bmoe import`".to_owned(),
+        };
+        return Err(AnalysisError::ImportRefused { path: path.to_owned(), message });
+    }
+    reader.with_slice(slice).with_columns(columns).finish().map_err(unreadable(path))
 }
 
 fn unreadable(path: &Path) -> impl Fn(PolarsError) -> AnalysisError + use<> {
