@@ -155,7 +155,8 @@ struct Sample {
 impl Sample {
     fn of(token: &TokenRow) -> Option<Self> {
         let wait_s = token.io_wait_ns? as f64 / 1e9;
-        let active_s = token.io_active_ns? as f64 / 1e9;
+        // Version 1, which has no such column, had no overlap: it waited as long as it read.
+        let active_s = token.io_active_ns.map_or(wait_s, |ns| ns as f64 / 1e9);
         let bytes = token.expert_read_bytes? + token.speculated_bytes.unwrap_or(0);
         let compute_s = token.wall_ns as f64 / 1e9 - wait_s;
         let shorter_s = compute_s.min(active_s);

@@ -15,8 +15,8 @@
 
 mod atomic;
 pub mod cells;
-pub mod curve;
 pub mod compare;
+pub mod curve;
 pub mod data;
 pub mod device_model;
 pub mod error;

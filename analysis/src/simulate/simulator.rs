@@ -30,6 +30,12 @@ pub enum SimulateError {
     /// Nothing to replay.
     #[error("the trace holds no routes to replay{0}")]
     Empty(&'static str),
+    /// Positions have 32 bits.
+    #[error("the trace has {rows} routed experts; fewer than 4294967295 can be replayed at a time")]
+    TooLong {
+        /// (token, slot) pairs.
+        rows: usize,
+    },
 }
 
 /// Replays one trace. What several replays need (when each expert is used next, which ones are hot) is worked
@@ -72,12 +78,16 @@ impl<'a> Simulator<'a> {
     /// Whether a budget of this kind can be replayed.
     ///
     /// # Errors
-    /// Bytes without sizes, or no routes at all.
+    /// Bytes without sizes, no routes at all, or too many.
     pub fn check(&self, budget: Budget) -> Result<(), SimulateError> {
         if self.accesses.is_empty() {
             let decode_only = self.accesses.rules().decode_only;
             let what = if decode_only { " (only decode was asked for)" } else { "" };
             return Err(SimulateError::Empty(what));
+        }
+        let rows = self.accesses.rows();
+        if rows >= u32::MAX as usize {
+            return Err(SimulateError::TooLong { rows });
         }
         match budget {
             Budget::Bytes(_) if !self.accesses.sized() => Err(SimulateError::NoSizes),

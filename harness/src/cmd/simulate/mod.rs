@@ -3,11 +3,11 @@
 mod render;
 pub(super) mod request;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bmoe_analysis::curve::LruCurve;
 use bmoe_analysis::device_model::{DeviceModel, fit};
-use bmoe_analysis::routes::RouteTrace;
+use bmoe_analysis::routes::{LoadOptions, RouteTrace, load};
 use bmoe_analysis::simulate::{Accesses, Job, Rules, Simulator, run_all};
 
 use crate::error::Error;
@@ -28,7 +28,8 @@ Examples:
   bmoe simulate run.trace --curve --target-hit 80
   bmoe simulate run.trace --compute-ms 180 --read-mib-s 1900 --overlap 0.8")]
 pub(super) struct Args {
-    /// A trace, or a folder with the routes of one
+    /// A trace of any format that `bmoe import` reads, or a folder: an imported one or a result folder (DIR:NAME = that
+    /// run or cell of it)
     trace: PathBuf,
     /// Policies, or all of them
     #[arg(long, value_name = "NAME,…|all", default_value = "all")]
@@ -86,8 +87,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let device = device(args)?;
-    let trace = load(&args.trace)?;
-    let trace = sized(trace, args.expert_mib)?;
+    let only_experts = LoadOptions { weights: false, residency: false, scores: false };
+    let trace = sized(load(&args.trace, only_experts)?, args.expert_mib)?;
     let accesses = Accesses::new(&trace, rules(args));
     let top_k = trace.events().map(|event| event.top_k()).max().unwrap_or(0);
     let refused = |error| Error::Refused(format!("{}: {error}", args.trace.display()));
@@ -162,39 +163,4 @@ fn device(args: &Args) -> Result<Option<Device>, Error> {
     let fit = fit(dir, args.fit_cell.as_deref()).map_err(|e| Error::Refused(e.to_string()))?;
     let fitted_from = Some(format!("{} decode steps of {}", fit.steps, fit.cell));
     Ok(Some(Device { model: fit.model, fitted_from }))
-}
-
-/// The routes of a binary trace.
-fn load(path: &Path) -> Result<RouteTrace, Error> {
-    use bmoe_analysis::routes::{RouteEvent, RouteLayer};
-    let run = bmoe_analysis::data::read_trace(path)
-        .map_err(|e| Error::Refused(format!("{}: {e}", path.display())))?;
-    let shape = &run.start.model;
-    let layers = shape
-        .layers
-        .iter()
-        .map(|l| RouteLayer { index: l.layer, expert_bytes: l.expert_bytes })
-        .collect();
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut trace = RouteTrace::new(name, shape.arch.clone(), layers, shape.n_expert);
-    for rows in run.tables.routes.chunk_by(|a, b| a.event == b.event) {
-        let layer = shape.layers.iter().position(|l| l.layer == rows[0].layer).unwrap_or(0);
-        let experts: Vec<u16> = rows.iter().map(|row| row.expert as u16).collect();
-        let mut positions: Vec<u32> = rows.iter().map(|row| row.position).collect();
-        positions.dedup();
-        trace
-            .push(&RouteEvent {
-                phase: rows[0].phase,
-                layer,
-                positions: &positions,
-                experts: &experts,
-                weights: &[],
-                residency: &[],
-                read_bytes: &[],
-                scored: &[],
-                scores: &[],
-            })
-            .map_err(|e| Error::Refused(format!("{}: {e}", path.display())))?;
-    }
-    Ok(trace)
 }

@@ -277,26 +277,33 @@ impl Report<'_> {
         let mut lines: Vec<(Step, String)> = Vec::new();
         if let Some(bytes) = cliff.first_hit_bytes {
             let below = curve.at(bytes);
-            lines.push((below, "the first hit in decode: less is of no use to LRU".to_owned()));
+            lines.push((below, "the first hit in decode".to_owned()));
         }
         let at_token = Step { budget_bytes: cliff.token_bytes, ..curve.at(cliff.token_bytes) };
         lines.push((at_token, "one token's experts: the cliff".to_owned()));
         let at_cliff = cliff.at_token.hit_pct().unwrap_or(0.0);
         let rates = RATES.into_iter().filter(|rate| *rate > at_cliff && self.all_steps);
         for (rate, what) in rates
-            .map(|rate| (rate, "the smallest for"))
-            .chain(self.targets.iter().map(|target| (*target, "target: the smallest for")))
+            .map(|rate| (rate, ""))
+            .chain(self.targets.iter().map(|target| (*target, " (target)")))
         {
             if let Some(step) = curve.smallest_for(rate) {
-                lines.push((step, format!("{what} {rate} %")));
+                lines.push((step, format!("{rate} %{what}")));
             }
         }
         if let Some(last) = curve.steps().last() {
-            lines.push((*last, "only first uses miss: more is of no use".to_owned()));
+            lines.push((*last, "only first uses miss".to_owned()));
         }
         lines.sort_by_key(|(step, _)| step.budget_bytes);
+        lines.dedup_by(|next, line| {
+            let same = next.0.budget_bytes == line.0.budget_bytes;
+            if same {
+                line.1 += &format!("; {}", next.1);
+            }
+            same
+        });
         let mut out = format!(
-            "LRU at every budget: {} steps\n{:>12}  hit % decode   all  MiB/token\n",
+            "LRU at every budget ({} steps): the smallest ones for …\n{:>12}  hit % decode   all  MiB/token\n",
             curve.steps().len(),
             "MiB"
         );
