@@ -4,6 +4,7 @@ mod ask;
 mod chat;
 mod compare;
 mod completions;
+mod device;
 mod import;
 mod launch;
 mod predict;

@@ -1,14 +1,12 @@
 //! `bmoe predict`
 
-use std::path::PathBuf;
-
-use bmoe_analysis::device_model::{DeviceModel, fit};
 use bmoe_analysis::plots::predict_picture;
 use bmoe_analysis::routes::predict::{Predict, PredictOptions, break_even_bytes};
 use bmoe_cache::PolicyKind;
 use serde_json::json;
 
 use super::ask::{Answer, OutputArgs, TraceArgs, describe, mib_to_bytes};
+use super::device::DeviceArgs;
 use super::simulate::request;
 use crate::error::Error;
 
@@ -45,40 +43,9 @@ pub(super) struct Args {
     output: OutputArgs,
 }
 
-/// What stalls are estimated for.
-#[derive(Debug, clap::Args)]
-struct DeviceArgs {
-    /// Estimate stalls: what a token takes to compute
-    #[arg(long, value_name = "MS", value_parser = request::positive, requires = "read_mib_s")]
-    compute_ms: Option<f64>,
-    /// Estimate stalls: rate of expert reads
-    #[arg(long, value_name = "RATE", value_parser = request::positive, requires = "compute_ms")]
-    read_mib_s: Option<f64>,
-    /// Share of the shorter of computing and reading that the longer one hides without reading early [default: 0]
-    #[arg(long, value_name = "0..1", value_parser = request::share, requires = "compute_ms")]
-    overlap: Option<f64>,
-    /// Estimate stalls with a device fitted from this result folder
-    #[arg(long, value_name = "DIR", conflicts_with = "compute_ms")]
-    fit: Option<PathBuf>,
-    /// The cell of --fit, where several read experts
-    #[arg(long, value_name = "NAME", requires = "fit")]
-    fit_cell: Option<String>,
-}
-
-impl DeviceArgs {
-    fn model(&self) -> Result<Option<DeviceModel>, Error> {
-        if let (Some(compute_ms), Some(read_mib_s)) = (self.compute_ms, self.read_mib_s) {
-            let overlap = self.overlap.unwrap_or(0.0);
-            return Ok(DeviceModel::new(compute_ms / 1e3, read_mib_s, overlap));
-        }
-        let Some(dir) = &self.fit else { return Ok(None) };
-        let fit = fit(dir, self.fit_cell.as_deref()).map_err(|e| Error::Refused(e.to_string()))?;
-        Ok(Some(fit.model))
-    }
-}
-
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let device = args.device.model()?;
+    let device = args.device.device(0.0)?;
+    let model = device.as_ref().map(|device| device.model);
     let trace = args.trace.load()?;
     if let Some(n) = args.experts.iter().find(|n| **n == 0 || **n > trace.n_expert as usize) {
         return Err(Error::Refused(format!(
@@ -90,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         experts: args.experts.clone(),
         fit_share: args.split,
         cache: args.budget_mib.map(|mib| (args.policy, mib_to_bytes(mib))),
-        device,
+        device: model,
     };
     let predict = Predict::of(&trace, &options).map_err(|e| args.trace.refused(&e))?;
     args.output.show(&Answer {
@@ -99,7 +66,8 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         json: &|| {
             Ok(json!({
                 "trace": describe(&trace),
-                "break_even_bytes": device.map(|d| break_even_bytes(&d, predict.demand_bytes)),
+                "break_even_bytes": model.map(|d| break_even_bytes(&d, predict.demand_bytes)),
+                "device_fitted_from": device.as_ref().and_then(|device| device.fitted_from.clone()),
                 "answer": serde_json::to_value(&predict)?,
             }))
         },
