@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A change of what the router chose.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(tag = "change", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Change {
     /// As recorded.
     None,
