@@ -156,6 +156,7 @@ fn what_cannot_be_answered_is_said() {
         &["routes", "bytes", "bare.jsonl"],
         &["predict", "toy.csv", "--experts", "9"],
         &["predict", "bare.jsonl", "--budget-mib", "3"],
+        &["predict", "bare.jsonl", "--compute-ms", "3", "--read-mib-s", "1000"],
         &["predict", "toy.csv", "--policy", "lru"],
         &["predict", "toy.csv", "--fit", "nowhere"],
         &["whatif", "bare.jsonl"],

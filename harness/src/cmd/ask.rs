@@ -51,9 +51,13 @@ pub(super) struct OutputArgs {
     plot: Option<PathBuf>,
 }
 
-/// For clap: a file ending in `.svg` or `.png`.
+/// For clap: a file ending in `.svg` or `.png`, in a folder that is there.
 fn picture_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(format!("there is no folder {}; make it first", folder.display()));
+    }
     match path.extension().and_then(|e| e.to_str()) {
         Some("svg" | "png") => Ok(path),
         _ => Err("the file's name must end in .svg or .png".to_owned()),

@@ -13,9 +13,10 @@ use crate::error::Error;
 /// How well a layer's experts can be guessed early, and whether reading them early pays
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Predictors: random (the base line), the token before, the hottest experts of the prompt and of the tokens
-before, co-occurrence with the layer above; with router scores in the trace also those. What is fitted is
-scored on the tokens behind those that it was fitted on. docs/routes.md defines every figure.
+Predictors: random (the base line), the token before, the hottest experts of the prompt and of the
+first tokens, co-occurrence with the layer above; with router scores in the trace also those. What
+is fitted is scored on the tokens behind those that it was fitted on. docs/routes.md defines every
+figure.
 
 Examples:
   bmoe predict run.trace

@@ -12,9 +12,9 @@ use crate::error::Error;
 /// What changed routing would save, and what of the router's weight it would lose
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Changes: fewer experts; dropping experts that are not in the cache and weigh less than a share of 1/k;
-cache-aware routing (max-rank, arXiv 2412.00099), for traces with router scores. All of them are lossy,
-and text quality is not measured. docs/routes.md defines every figure.
+Changes: fewer experts; dropping experts that are not in the cache and weigh less than a share of
+1/k; cache-aware routing (max-rank, arXiv 2412.00099), for traces with router scores. All of them
+are lossy, and text quality is not measured. docs/routes.md defines every figure.
 
 Examples:
   bmoe whatif run.trace --budget-mib 4000

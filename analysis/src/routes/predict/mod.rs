@@ -108,7 +108,7 @@ impl Predict {
     /// Scores all predictors.
     ///
     /// # Errors
-    /// The trace has fewer than two generated tokens, or a cache is asked for and it has no sizes.
+    /// The trace has fewer than two generated tokens, or a cache or a device is given and it has no sizes.
     pub fn of(trace: &RouteTrace, options: &PredictOptions) -> Result<Self, ViewError> {
         score::score(trace, options)
     }

@@ -51,7 +51,7 @@ pub(super) fn score(trace: &RouteTrace, options: &PredictOptions) -> Result<Pred
         });
     }
     let sized = trace.has_sizes();
-    if options.cache.is_some() && !sized {
+    if (options.cache.is_some() || options.device.is_some()) && !sized {
         return Err(NO_SIZES);
     }
     let of_decode = || trace.events().filter(|event| event.phase == Phase::Decode);
