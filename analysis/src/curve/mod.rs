@@ -90,7 +90,7 @@ impl LruCurve {
                 }
             }
             for &expert in event.experts {
-                stack.move_to_top(first_key + usize::from(expert), entry_bytes);
+                stack.renew(first_key + usize::from(expert), entry_bytes);
             }
         }
         Ok(Self {

@@ -44,7 +44,7 @@ impl Stack {
 
     /// The entry becomes the most recent one.
     #[inline]
-    pub(crate) fn move_to_top(&mut self, key: usize, bytes: u64) {
+    pub(crate) fn renew(&mut self, key: usize, bytes: u64) {
         if self.keys.len() == self.levels[0].len() {
             self.renumber();
         }
@@ -111,7 +111,7 @@ mod tests {
                 plain.remove(at);
             }
             plain.push(key);
-            stack.move_to_top(key, bytes(key));
+            stack.renew(key, bytes(key));
         }
     }
 }

@@ -1,5 +1,4 @@
 //! What the engine would leave behind, made without one.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::fs::File;
 use std::path::Path;

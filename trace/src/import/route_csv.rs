@@ -58,11 +58,10 @@ impl<R: Read> RouteCsvRows<R> {
             }
         };
         let (header, top_k) = preamble.header(columns.extra())?;
-        let mut rows = RouteChunk {
+        let rows = RouteChunk {
             extra: vec![Vec::new(); header.extra_columns.len()],
             ..RouteChunk::default()
         };
-        rows.reserve(CHUNK_ROWS + 1);
         Ok(Self {
             lines,
             columns,

@@ -306,3 +306,44 @@ fn hostile_sizes_are_refused() {
     let list: Vec<String> = all.iter().map(|(what, error)| format!("{what}: {error}")).collect();
     insta::assert_snapshot!(list.join("\n"));
 }
+
+/// One byte changed, put in or taken away anywhere: an error or sound rows, never a panic.
+#[test]
+fn damage_anywhere_gives_an_error_or_sound_rows() {
+    let tokens =
+        "{\"tok\":0,\"layers\":[[36,38],[51,139]]}\n{\"tok\":1,\"layers\":[[1,2],[3,4]]}\n";
+    for sample in [ROUTES, CACHE_LAB, tokens, logs::LOG, "peak_rss_kb=61\nbatt_dC=396\n"] {
+        for at in 0..sample.len() {
+            for byte in *b",\n9-\"#\0\xff" {
+                for (from, new) in [(at + 1, &[byte][..]), (at, &[byte]), (at + 1, &[])] {
+                    let damaged =
+                        [&sample.as_bytes()[..at], new, &sample.as_bytes()[from..]].concat();
+                    drain(&damaged);
+                }
+            }
+        }
+    }
+}
+
+fn drain(bytes: &[u8]) {
+    match open(bytes) {
+        Ok(Import::Routes(mut reader)) => {
+            while let Ok(Some(chunk)) = reader.next() {
+                let rows = chunk.len();
+                let header = reader.header();
+                assert_eq!(
+                    (chunk.event.len(), chunk.read_bytes.len(), chunk.weight.len()),
+                    (rows, rows, rows)
+                );
+                assert!(chunk.expert.iter().all(|expert| *expert < header.n_expert));
+                assert!(header.top_k == 0 || rows.is_multiple_of(header.top_k as usize));
+            }
+        }
+        Ok(Import::Log(mut reader)) => {
+            while let Ok(Some(chunk)) = reader.next() {
+                assert_eq!(chunk.columns.len(), reader.header().columns.len());
+            }
+        }
+        Ok(Import::Device(_)) | Err(_) => {}
+    }
+}

@@ -166,7 +166,7 @@ fn in_bytes(asked: &Asked<'_>) -> (Vec<Bin>, u64, u64) {
         }
         let size = trace.layers[event.layer].expert_bytes;
         for expert in event.experts {
-            stack.move_to_top(event.layer * n_expert + usize::from(*expert), size);
+            stack.renew(event.layer * n_expert + usize::from(*expert), size);
         }
     }
     (histogram.bins(), lookups, cold)

@@ -18,8 +18,8 @@ use request::{Budgets, Policies};
 /// Replay a route trace through cache policies, offline
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Policies: belady belady-bypass lru lfu lfu-aged lfru fifo sieve s3fifo arc random layer-lru layer-lfu
-layer-static pinned-lru unbounded. docs/simulation.md says what each of them does.
+Policies: belady belady-bypass lru lfu lfu-aged lfru fifo sieve s3fifo arc random layer-lru
+layer-lfu layer-static pinned-lru unbounded. docs/simulation.md says what each of them does.
 
 Examples:
   bmoe simulate run.trace

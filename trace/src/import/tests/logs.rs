@@ -11,7 +11,7 @@ fn log(text: &str) -> Result<(LogHeader, LogChunk, Vec<String>)> {
     Ok((reader.header().clone(), all, reader.notes().to_vec()))
 }
 
-const LOG: &str = "# bmoe_metrics v1\n# model=m.gguf arch=a new_key=x%20y\nstep,wall_ms,read_bytes,cache_hit_pct,mood\n\
+pub(super) const LOG: &str = "# bmoe_metrics v1\n# model=m.gguf arch=a new_key=x%20y\nstep,wall_ms,read_bytes,cache_hit_pct,mood\n\
     1,10.5,100,-1.00,good\n2,20.25,-1,12.50,\n# summary tokens=2 s/tok=0.015\n";
 
 #[test]
