@@ -1,5 +1,6 @@
 //! `bmoe compare` on result folders made by hand.
 
+#[expect(dead_code, reason = "only traces are wanted here")]
 mod common;
 
 use std::fs;
