@@ -20,7 +20,8 @@ use crate::measured::Measured;
 use crate::plots::{Heatmap, Picture, Timeline};
 use crate::pressure::Pressure;
 use crate::result_set::{CellRecord, Environment, Verdict};
-use crate::routing::Routing;
+use crate::routes;
+use crate::routes::views::{Hot, Overlap, Selection};
 use crate::stats::{Intervals, Runs};
 use crate::table::{Against, Row, Steady};
 
@@ -44,7 +45,8 @@ struct ModelPart<'a> {
 }
 
 struct HeatmapPart {
-    routing: Routing,
+    hot: Hot,
+    overlap: Overlap,
     run: String,
     /// File name within `plots/`, without its ending.
     file: String,
@@ -212,11 +214,15 @@ fn heatmap(
     for cell in candidates {
         for run_id in cell.valid().filter_map(|a| a.run_id.as_deref()) {
             let Some(row) = loaded.measured.runs.get(run_id) else { continue };
-            let routes = reader.routes_of(run_id)?;
-            let Some(routing) = Routing::new(&routes, row.n_expert) else { continue };
-            let picture = Heatmap { routing: &routing, model, run: cell.name };
+            let rows = reader.routes_of(run_id)?;
+            // What does not fit together can't be drawn.
+            let Ok(trace) = routes::from_rows(rows, row.n_expert) else { continue };
+            let decode = Selection::default();
+            let views = (Hot::new(&trace, &decode), Overlap::new(&trace, &decode));
+            let (Ok(hot), Ok(overlap)) = views else { continue };
+            let picture = Heatmap { hot: &hot, model, run: cell.name };
             let file = pictures.add(&format!("{model} experts"), || picture.render())?;
-            return Ok(Some(HeatmapPart { run: cell.name.to_owned(), file, routing }));
+            return Ok(Some(HeatmapPart { run: cell.name.to_owned(), file, hot, overlap }));
         }
     }
     Ok(None)

@@ -11,7 +11,7 @@
 //! [`Overshoot::Never`]: bmoe_cache::Overshoot::Never
 
 mod histogram;
-mod stack;
+pub(crate) mod stack;
 
 use bmoe_trace::record::Phase;
 

@@ -7,7 +7,7 @@ const FAN: usize = 32;
 /// bytes, or 0 when the entry has moved on, and two levels of sums over it make the bytes above an entry a matter of
 /// three short runs of additions. When the slots are used up they are numbered anew.
 #[derive(Debug)]
-pub(super) struct Stack {
+pub(crate) struct Stack {
     /// Bytes per slot, per [`FAN`] slots, and per [`FAN`] of those.
     levels: [Vec<u64>; 3],
     /// The entry of every slot that was used.
@@ -17,7 +17,7 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    pub(super) fn new(entries: usize) -> Self {
+    pub(crate) fn new(entries: usize) -> Self {
         let slots = (entries * 4).next_multiple_of(FAN * FAN).max(FAN * FAN);
         Self {
             levels: [vec![0; slots], vec![0; slots / FAN], vec![0; slots / FAN / FAN]],
@@ -28,7 +28,7 @@ impl Stack {
 
     /// Bytes of the entry and all above it; `None` when it is not in the stack.
     #[inline]
-    pub(super) fn bytes_down_to(&self, key: usize) -> Option<u64> {
+    pub(crate) fn bytes_down_to(&self, key: usize) -> Option<u64> {
         let slot = self.slot_of[key].checked_sub(1)? as usize;
         let [slots, blocks, superblocks] = &self.levels;
         let rest = |level: &[u64], from: usize| -> u64 {
@@ -44,7 +44,7 @@ impl Stack {
 
     /// The entry becomes the most recent one.
     #[inline]
-    pub(super) fn renew(&mut self, key: usize, bytes: u64) {
+    pub(crate) fn renew(&mut self, key: usize, bytes: u64) {
         if self.keys.len() == self.levels[0].len() {
             self.renumber();
         }

@@ -198,6 +198,16 @@ fn unfit(path: &Path, message: &str) -> AnalysisError {
     }
 }
 
+/// Routes that have been read already, of a model of which only the number of experts is known.
+pub(crate) fn from_rows(
+    rows: Vec<RouteRow>,
+    n_expert: u32,
+) -> std::result::Result<RouteTrace, String> {
+    let mut builder = Builder::new(LoadOptions::default());
+    builder.push(&route_chunk(rows))?;
+    builder.finish(String::new(), String::new(), Vec::new(), n_expert)
+}
+
 fn route_chunk(rows: Vec<RouteRow>) -> RouteChunk {
     let mut chunk = RouteChunk::default();
     for row in rows {

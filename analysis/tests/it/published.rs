@@ -5,15 +5,10 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use bmoe_analysis::data::RouteRow;
 use bmoe_analysis::data::imported::{Plan, import};
-use bmoe_analysis::plots::Heatmap;
 use bmoe_analysis::routes::{LoadOptions, load};
-use bmoe_analysis::routing::Routing;
-use bmoe_analysis::stats::{Rates, mean};
+use bmoe_analysis::stats::Rates;
 use bmoe_trace::record::Phase;
-
-use crate::folder::keep_picture;
 
 /// File, then mean, min, max, median, p5, p95 (tok/s), hit % and MiB/token (0 decimals), compute and I/O
 /// (s/token): the rows of the Qwen3 table as published.
@@ -150,49 +145,6 @@ fn the_published_token_lines_have_their_shape() {
     assert_eq!((trace.layers.len(), trace.n_expert, trace.decode_tokens()), (26, 256, 300));
     assert_eq!((trace.has_sizes(), trace.rows()), (false, 300 * 26 * 8));
     assert!(trace.events().all(|e| e.top_k() == 8 && e.weights.is_empty()));
-}
-
-/// Facts that others found in the published route trace: layer 0 touched 107 of 128 experts in 128
-/// tokens, layers 33 to 107 and 64 on average; 38.0 % of a token's experts were the previous token's and
-/// 26.7 % those of the eighth before.
-#[test]
-fn the_published_routes_have_the_published_reuse() {
-    let Some(folder) = published("2026-07-15-route") else { return };
-    let text = fs::read_to_string(folder.join("qwen.route.csv")).unwrap();
-    let columns = columns(&text);
-    let column = |name: &str| columns[name].iter().map(|v| *v as u32).collect::<Vec<_>>();
-    let [phase, step, layer, slot, expert] =
-        ["phase", "step", "layer", "slot", "expert"].map(column);
-    let routes: Vec<RouteRow> = (0..phase.len())
-        .map(|i| RouteRow {
-            event: 0,
-            turn: 0,
-            ubatch: 0,
-            phase: if phase[i] == 0 { Phase::Prefill } else { Phase::Decode },
-            layer: layer[i],
-            position: step[i],
-            slot: slot[i],
-            expert: expert[i],
-            weight: None,
-            residency: None,
-            read_bytes: None,
-        })
-        .collect();
-    let routing = Routing::new(&routes, 128).unwrap();
-    assert_eq!((routing.layers.len(), routing.tokens, routing.top_k), (48, 128, 6));
-    let touched = routing.touched();
-    assert_eq!(touched[0], 107);
-    assert_eq!((touched.iter().min(), touched.iter().max()), (Some(&33), Some(&107)));
-    let average = mean(&touched.iter().map(|n| *n as f64).collect::<Vec<_>>()).unwrap();
-    assert_eq!(format!("{average:.0}"), "64");
-    let (previous, eighth) = routing.mean_overlaps();
-    let percent = |share: Option<f64>| format!("{:.1}", share.unwrap() * 100.0);
-    assert_eq!((percent(previous).as_str(), percent(eighth).as_str()), ("38.0", "26.7"));
-
-    let heatmap = Heatmap { routing: &routing, model: "Qwen3-30B-A3B", run: "published trace" };
-    let picture = heatmap.render().unwrap();
-    assert!(picture.svg.contains("48 MoE layers × 128 experts, top-6, 128 decode tokens"));
-    keep_picture("published-experts.png", &picture.png);
 }
 
 /// A folder of the published data; `None`, said on standard error, when they are not there.

@@ -1,14 +1,19 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
+mod ask;
 mod chat;
 mod compare;
 mod completions;
+mod device;
 mod import;
 mod launch;
+mod predict;
 mod report;
+mod routes;
 mod run;
 mod simulate;
 mod synth;
+mod whatif;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -35,8 +40,11 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Import(import::Args),
-    Compare(compare::Args),
     Simulate(simulate::Args),
+    Routes(routes::Args),
+    Predict(predict::Args),
+    Whatif(whatif::Args),
+    Compare(compare::Args),
     Chat(chat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -54,8 +62,11 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Import(args) => import::run(&args),
-            Command::Compare(args) => compare::run(&args),
             Command::Simulate(args) => simulate::run(&args),
+            Command::Routes(args) => routes::run(&args),
+            Command::Predict(args) => predict::run(&args),
+            Command::Whatif(args) => whatif::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),

@@ -1,18 +1,18 @@
 //! `bmoe simulate`
 
 mod render;
-mod request;
+pub(super) mod request;
 
 use std::path::PathBuf;
 
 use bmoe_analysis::curve::LruCurve;
-use bmoe_analysis::device_model::{DeviceModel, fit};
 use bmoe_analysis::routes::{LoadOptions, RouteTrace, load};
 use bmoe_analysis::simulate::{Accesses, Job, Rules, Simulator, run_all};
 
+use super::device::DeviceArgs;
 use crate::error::Error;
 use crate::progress::Work;
-use render::{Device, Report};
+use render::Report;
 use request::{Budgets, Policies};
 
 /// Replay a route trace through cache policies, offline
@@ -61,22 +61,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = request::percent,
           conflicts_with = "slots_per_layer")]
     target_hit: Vec<f64>,
-    /// Estimate tok/s: what a token takes to compute
-    #[arg(long, value_name = "MS", value_parser = request::positive, requires = "read_mib_s")]
-    compute_ms: Option<f64>,
-    /// Estimate tok/s: rate of expert reads
-    #[arg(long, value_name = "RATE", value_parser = request::positive, requires = "compute_ms")]
-    read_mib_s: Option<f64>,
-    /// Share of the shorter of computing and reading that the longer one hides: 0 = one after the other, 1 = the
-    /// longer one counts [default: 1]
-    #[arg(long, value_name = "0..1", value_parser = request::share, requires = "compute_ms")]
-    overlap: Option<f64>,
-    /// Estimate tok/s with a device fitted from this result folder
-    #[arg(long, value_name = "DIR", conflicts_with = "compute_ms")]
-    fit: Option<PathBuf>,
-    /// The cell of --fit, where several read experts
-    #[arg(long, value_name = "NAME", requires = "fit")]
-    fit_cell: Option<String>,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -86,7 +72,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let device = device(args)?;
+    let device = args.device.device(1.0)?;
     let only_experts = LoadOptions { weights: false, residency: false, scores: false };
     let trace = sized(load(&args.trace, only_experts)?, args.expert_mib)?;
     let accesses = Accesses::new(&trace, rules(args));
@@ -142,7 +128,7 @@ fn rules(args: &Args) -> Rules {
 }
 
 /// The trace with the size of its experts, from itself or from the command line.
-fn sized(trace: RouteTrace, expert_mib: Option<f64>) -> Result<RouteTrace, Error> {
+pub(super) fn sized(trace: RouteTrace, expert_mib: Option<f64>) -> Result<RouteTrace, Error> {
     match expert_mib {
         None => Ok(trace),
         Some(_) if trace.has_sizes() => Err(Error::Refused(
@@ -151,16 +137,4 @@ fn sized(trace: RouteTrace, expert_mib: Option<f64>) -> Result<RouteTrace, Error
         )),
         Some(mib) => Ok(trace.with_expert_bytes((mib * f64::from(1 << 20)).round() as u64)),
     }
-}
-
-/// The device that tok/s are estimated for.
-fn device(args: &Args) -> Result<Option<Device>, Error> {
-    if let (Some(compute_ms), Some(read_mib_s)) = (args.compute_ms, args.read_mib_s) {
-        let model = DeviceModel::new(compute_ms / 1e3, read_mib_s, args.overlap.unwrap_or(1.0));
-        return Ok(model.map(|model| Device { model, fitted_from: None }));
-    }
-    let Some(dir) = &args.fit else { return Ok(None) };
-    let fit = fit(dir, args.fit_cell.as_deref()).map_err(|e| Error::Refused(e.to_string()))?;
-    let fitted_from = Some(format!("{} decode steps of {}", fit.steps, fit.cell));
-    Ok(Some(Device { model: fit.model, fitted_from }))
 }

@@ -3,22 +3,16 @@
 use std::fmt::Write;
 
 use bmoe_analysis::curve::{LruCurve, Step};
-use bmoe_analysis::device_model::DeviceModel;
 use bmoe_analysis::routes::RouteTrace;
 use bmoe_analysis::simulate::{Accesses, Budget, Overshoot, Simulation};
 use serde_json::{Value, json};
+
+use crate::cmd::device::Device;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// Hit rates that the text shows budgets for.
 const RATES: [f64; 9] = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0];
-
-/// The device of the estimates.
-#[derive(Debug, Clone)]
-pub(super) struct Device {
-    pub(super) model: DeviceModel,
-    pub(super) fitted_from: Option<String>,
-}
 
 /// All that was found out.
 #[derive(Debug)]

@@ -101,7 +101,7 @@ impl Budgets<u32> {
 }
 
 /// For clap: a number above 0.
-pub(super) fn positive(text: &str) -> Result<f64, String> {
+pub(in crate::cmd) fn positive(text: &str) -> Result<f64, String> {
     within(text, |number| number.is_finite() && number > 0.0, "a number above 0")
 }
 
@@ -111,7 +111,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// For clap: 0 to 1.
-pub(super) fn share(text: &str) -> Result<f64, String> {
+pub(in crate::cmd) fn share(text: &str) -> Result<f64, String> {
     within(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
 }
 
