@@ -5,11 +5,13 @@
 //! * [`models`]: finding, making and hashing models.
 //! * [`runner`]: runs the cells, judges and records them.
 //! * [`target`]: places where engines run.
+//! * [`adb`]: devices behind the adb server.
 //! * [`chat`]: a conversation with a model in a terminal.
 //! * [`environment`]: what the results depend on besides the configuration.
 //! * [`progress`]: what a person sees meanwhile.
 //! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
 
+pub mod adb;
 mod atomic;
 pub mod chat;
 pub mod cmd;
