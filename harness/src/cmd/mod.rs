@@ -1,7 +1,10 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
 mod chat;
+mod clean;
 mod completions;
+mod devices;
+mod doctor;
 mod launch;
 mod report;
 mod run;
@@ -32,6 +35,9 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Chat(chat::Args),
+    Devices(devices::Args),
+    Doctor(doctor::Args),
+    Clean(clean::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Launch(launch::Args),
@@ -48,6 +54,9 @@ impl Cli {
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Chat(args) => chat::run(&args),
+            Command::Devices(args) => devices::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Clean(args) => clean::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),
         }
