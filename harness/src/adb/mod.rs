@@ -10,6 +10,8 @@
 //! single device without permissions makes `adb_client` refuse the whole list.
 
 pub mod devices;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod server;
 pub mod shell;
 pub mod sync;

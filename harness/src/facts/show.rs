@@ -129,7 +129,6 @@ fn gigahertz(khz: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::parse;
-    use super::*;
 
     fn shown(text: &str) -> String {
         let facts = parse(text).unwrap();

@@ -3,6 +3,8 @@
 mod manifest;
 mod select;
 mod stage;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -323,28 +325,5 @@ fn exit(code: i32, stderr: &str) -> Exit {
         1 if stderr.contains(": not executable: ") => Exit::Code(NOT_EXECUTABLE),
         129..=192 => Exit::Signal(code - 128),
         code => Exit::Code(code),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes_of_a_shell_are_told_apart() {
-        assert_eq!(exit(7, ""), Exit::Code(7));
-        assert_eq!(exit(137, ""), Exit::Signal(9));
-        assert_eq!(exit(255, ""), Exit::Code(255));
-        let wrong = "/system/bin/sh: /data/local/tmp/x: not executable: 64-bit ELF file\n";
-        assert_eq!(exit(1, wrong), Exit::Code(126));
-        assert_eq!(exit(126, wrong), Exit::Code(126));
-    }
-
-    #[test]
-    fn the_end_of_a_long_standard_error_is_kept() {
-        let mut kept = vec![b'a'; STDERR_BYTES];
-        keep_last(&mut kept, b"end");
-        assert_eq!(kept.len(), STDERR_BYTES);
-        assert!(kept.ends_with(b"aend"));
     }
 }
