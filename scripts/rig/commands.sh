@@ -25,7 +25,7 @@ assert phone["facts"]["zones"] == [] and phone["facts"]["clusters"] == [], "a vi
 expect 0 'temperatures +no sensor of the CPU' "$BMOE" doctor --target adb --engine "$ENGINE"
 expect 0 "ok +engine" "$BMOE" doctor --target "$name" --engine "$ENGINE"
 expect 3 'cannot be opened' "$BMOE" doctor --target adb --engine "$ENGINE" --model none.gguf
-expect 3 'adb does not see it; name one of: adb:127' "$BMOE" doctor --target adb:NONE --engine "$ENGINE"
+expect 3 'name one of: adb:127' "$BMOE" doctor --target adb:NONE --engine "$ENGINE"
 expect 3 'refused|cannot connect|failed to connect' "$BMOE" doctor --target adb:127.0.0.1:1 --engine "$ENGINE"
 
 # An engine for another machine is refused before it is sent.
@@ -43,7 +43,7 @@ expect 0 x adb shell cat /data/local/tmp/other
 adb kill-server
 expect 0 "^$name: Bench AdbRig" "$BMOE" doctor --target "$name" --engine "$ENGINE"
 adb disconnect "$ADBD_ADDR" >/dev/null
-expect 3 'no device is connected; connect one' "$BMOE" doctor --target adb --engine "$ENGINE"
+expect 3 'connect one with USB debugging on' "$BMOE" doctor --target adb --engine "$ENGINE"
 expect 0 'no devices behind adb' "$BMOE" devices
 # And without adb it is said how to get it.
 adb kill-server
