@@ -36,7 +36,7 @@ sed 's/n_predict = 64/n_predict = 400/; s/repetitions = 2/repetitions = 1/' smal
 start() {
   "$BMOE" run "$2" --target "$target" --engine "$ENGINE" --models "$MODELS" --out "$1" >"$1.log" 2>&1 &
   runner=$!
-  until adb shell pgrep -f "'bmoe-engine generate'" >/dev/null 2>&1; do
+  until adb shell pgrep -f "'[b]moe-engine generate'" >/dev/null 2>&1; do
     kill -0 $runner 2>/dev/null || fail "$1: no engine was seen: $(cat "$1.log")"
     sleep 0.2
   done
@@ -55,7 +55,7 @@ records = [json.loads(line) for line in open(sys.argv[1] + "/cells.jsonl")]
 print(" ".join(f"{n} {v}" for v, n in sorted(collections.Counter(r["verdict"] for r in records).items())))' "$1"
 }
 expect_verdicts() { [ "$(verdicts "$1")" = "$2" ] || fail "$1: $(verdicts "$1"), expected $2: $(cat "$1.log" "$1/cells.jsonl")"; }
-no_orphan() { ! adb shell pgrep -f "'bmoe-engine generate'" >/dev/null 2>&1 || fail "$1: an engine still runs"; }
+no_orphan() { ! adb shell pgrep -f "'[b]moe-engine generate'" >/dev/null 2>&1 || fail "$1: an engine still runs"; }
 
 undisturbed() {
   "$BMOE" run small.toml --target "$target" --engine "$ENGINE" --models "$MODELS" --out plain >plain.log 2>&1 \
@@ -88,7 +88,8 @@ cable_pulled() {
 }
 engine_killed() {
   start killed long.toml
-  adb shell pkill -9 -f "'bmoe-engine generate'"
+  # toybox's pkill kills itself, too.
+  adb shell pkill -9 -f "'[b]moe-engine generate'" || true
   ended killed 4
   expect_verdicts killed "1 killed 1 valid"
   say "the engine killed: $(verdicts killed)"

@@ -168,8 +168,9 @@ fn a_large_file_that_breaks_off_again_and_again_is_resumed_and_sent_once() {
     // Sending it again would break.
     fake.set(Faults { drop_after_input_bytes: Some(0), ..Faults::default() });
     assert_eq!(target.stage(&staged, &mut |_| ()).unwrap(), there);
-    let (path, sha256) = file(&folder, b"another one");
-    let other = StagedFile { path: &path, sha256: &sha256, executable: false };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (other_path, other_sha256) = file(&elsewhere, b"another one");
+    let other = StagedFile { path: &other_path, sha256: &other_sha256, executable: false };
     let target = AdbTarget { patience: IMPATIENT, ..target };
     assert!(target.stage(&other, &mut |_| ()).unwrap_err().is_lost(), "nothing gets through");
 
