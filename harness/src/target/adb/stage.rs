@@ -62,7 +62,7 @@ const CANNOT_WRITE: i32 = 74;
 const LOCKED: i32 = 75;
 
 /// How long another process may hold the lock without sending anything.
-const LOCK_PATIENCE: Duration = Duration::from_mins(10);
+const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 const LOCK_TICK: Duration = Duration::from_millis(500);
 /// How soon a lost device is tried again.
 const LOST_TICK: Duration = Duration::from_secs(1);
@@ -204,8 +204,7 @@ impl<'a> Staging<'a> {
     }
 
     fn discard(&self) -> Result<(), TargetError> {
-        let partial =
-            [&self.folder.as_os_str().as_bytes()[..], b"/", &self.name, b".partial"].concat();
+        let partial = [self.folder.as_os_str().as_bytes(), b"/", &self.name, b".partial"].concat();
         match self.target.script("rm -f \"$1\"", &[&partial], Some(SHORT))? {
             (0, _, _) => Ok(()),
             (_, _, err) => Err(self.failed(&err)),
