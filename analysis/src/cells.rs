@@ -97,14 +97,7 @@ impl Cell<'_> {
             }
         }
         if let Some(bad) = bad {
-            let name = match bad.verdict {
-                Verdict::Valid => "valid",
-                Verdict::Failed => "failed",
-                Verdict::Killed => "killed",
-                Verdict::TimedOut => "timed out",
-                Verdict::Interrupted => "interrupted",
-                Verdict::WrongText => "wrong text",
-            };
+            let name = bad.verdict.words();
             if !text.is_empty() {
                 text.push_str("; ");
             }

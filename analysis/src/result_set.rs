@@ -12,8 +12,12 @@
 //! DIR/report.md, DIR/plots/*.svg|png
 //! ```
 
+mod conditions;
+
 use bmoe_trace::RunConfig;
 use serde::{Deserialize, Serialize};
+
+pub use conditions::{Conditions, Gate, State};
 
 /// How one attempt at a cell ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,6 +35,16 @@ pub enum Verdict {
     Interrupted,
     /// Ran to its end, but its text differs from the baseline's although the cell is lossless.
     WrongText,
+    /// Ran to its end, but the CPU's clock was held down meanwhile.
+    Throttled,
+    /// Ran to its end, but the system swapped meanwhile.
+    Swapped,
+    /// Ran to its end, but with far more major page faults than comparable cells.
+    Faulting,
+    /// The kernel ended the engine because memory had run out.
+    OutOfMemory,
+    /// The target went away and did not come back, or came back without a result.
+    Lost,
 }
 
 impl Verdict {
@@ -44,6 +58,29 @@ impl Verdict {
             Self::TimedOut => "timed_out",
             Self::Interrupted => "interrupted",
             Self::WrongText => "wrong_text",
+            Self::Throttled => "throttled",
+            Self::Swapped => "swapped",
+            Self::Faulting => "faulting",
+            Self::OutOfMemory => "out_of_memory",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// The name for people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Failed => "failed",
+            Self::Killed => "killed",
+            Self::TimedOut => "timed out",
+            Self::Interrupted => "interrupted",
+            Self::WrongText => "wrong text",
+            Self::Throttled => "throttled",
+            Self::Swapped => "swapped",
+            Self::Faulting => "faulting",
+            Self::OutOfMemory => "out of memory",
+            Self::Lost => "lost",
         }
     }
 }
@@ -84,6 +121,9 @@ pub struct CellRecord {
     /// How busy the machine was; `None` = nobody asked, or it does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_average: Option<LoadAverage>,
+    /// The target around the attempt; `None` = nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
 }
 
 /// Processes that ran or wanted to, averaged over the last minute, as the kernel counts them. The engine's

@@ -103,6 +103,7 @@ pub(crate) fn cell(
         started_unix_ms: 1_796_050_800_000,
         wall_s: 3.5,
         load_average: None,
+        conditions: None,
     }
 }
 

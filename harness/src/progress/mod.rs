@@ -64,23 +64,16 @@ fn label(cell: &Cell, repetition: u32) -> String {
 /// How a run ended, in a few words.
 fn outcome(record: &CellRecord, done: Option<&Done>) -> String {
     let reason = record.reason.as_deref().unwrap_or("no reason given");
-    let what = match record.verdict {
-        Verdict::Valid => {
-            let Some(done) = done else { return format!("valid, {:.1} s", record.wall_s) };
-            let hits = if record.config.cache_mib.is_on() {
-                format!("hit {:.1} %, ", done.cache_hit_pct)
-            } else {
-                String::new()
-            };
-            return format!("{:.2} tok/s, {hits}{:.1} s", done.tok_s, record.wall_s);
-        }
-        Verdict::Failed => "FAILED",
-        Verdict::Killed => "KILLED",
-        Verdict::TimedOut => "TIMED OUT",
-        Verdict::Interrupted => "INTERRUPTED",
-        Verdict::WrongText => "WRONG TEXT",
+    if record.verdict != Verdict::Valid {
+        return format!("{}: {reason}", record.verdict.words().to_uppercase());
+    }
+    let Some(done) = done else { return format!("valid, {:.1} s", record.wall_s) };
+    let hits = if record.config.cache_mib.is_on() {
+        format!("hit {:.1} %, ", done.cache_hit_pct)
+    } else {
+        String::new()
     };
-    format!("{what}: {reason}")
+    format!("{:.2} tok/s, {hits}{:.1} s", done.tok_s, record.wall_s)
 }
 
 #[cfg(test)]

@@ -211,6 +211,7 @@ impl Runner<'_> {
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             wall_s: ended.map_or(0.0, |e| e.wall.as_secs_f64()),
             load_average: ended.and_then(|e| e.load_average),
+            conditions: None,
         })
     }
 }
