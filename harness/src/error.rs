@@ -9,7 +9,8 @@ use bmoe_synth::SynthError;
 
 use crate::matrix::MatrixError;
 use crate::models::ModelError;
-use crate::runner::{ExecutorError, RunnerError, signal_name};
+use crate::runner::{JournalError, RunnerError, signal_name};
+use crate::target::TargetError;
 
 /// The command failed on the way.
 const FAILED: u8 = 1;
@@ -17,6 +18,8 @@ const FAILED: u8 = 1;
 const REFUSED: u8 = 3;
 /// A matrix is done, but some cells aren't valid.
 const NOT_ALL_VALID: u8 = 4;
+/// A target went away in the middle of a matrix.
+const LOST: u8 = 5;
 
 /// The table of exit codes that `--help` shows.
 pub const EXIT_CODES: &str = "\
@@ -26,6 +29,7 @@ Exit codes:
   2    the command line is wrong
   3    refused before anything ran (matrix, shape, model, engine or folder)
   4    `bmoe run` finished, but at least one cell is not valid; results are kept
+  5    a target went away and did not come back; results so far are kept
   130  interrupted by Ctrl-C (143 by SIGTERM); results so far are kept";
 
 /// A command that did not do all of its work.
@@ -46,9 +50,19 @@ pub enum Error {
     /// The results can't be read or rendered.
     #[error(transparent)]
     Analysis(#[from] AnalysisError),
-    /// The engine can't be started.
+    /// A target can't be used.
     #[error(transparent)]
-    Executor(#[from] ExecutorError),
+    Target(#[from] TargetError),
+    /// A target went away and did not come back.
+    #[error("{reason}; {not_run} runs were not started, `bmoe run --resume {}` goes on", folder.display())]
+    TargetLost {
+        /// What was seen.
+        reason: String,
+        /// Runs that wait.
+        not_run: usize,
+        /// The result folder.
+        folder: PathBuf,
+    },
     /// The engine failed on the way.
     #[error("{0}")]
     Engine(String),
@@ -93,7 +107,9 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Matrix(_) | Self::Refused(_) | Self::Executor(_) => REFUSED,
+            Self::Matrix(_) | Self::Refused(_) | Self::Target(_) => REFUSED,
+            Self::Runner(RunnerError::Journal(JournalError::Held { .. })) => REFUSED,
+            Self::TargetLost { .. } => LOST,
             Self::Synth(error) | Self::Model(ModelError::Synth(error)) => match error {
                 SynthError::Io { .. } => FAILED,
                 _ => REFUSED,

@@ -14,7 +14,13 @@ use crate::{atomic, console};
 /// Where an attempt leaves its files, relative to the result folder.
 #[must_use]
 pub fn attempt_folder(cell_id: &str, repetition: u32, attempt: u32) -> String {
-    format!("runs/{cell_id}-r{repetition}-a{attempt}")
+    format!("runs/{}", attempt_name(cell_id, repetition, attempt))
+}
+
+/// Names an attempt within its result folder.
+#[must_use]
+pub fn attempt_name(cell_id: &str, repetition: u32, attempt: u32) -> String {
+    format!("{cell_id}-r{repetition}-a{attempt}")
 }
 
 /// Refuses a folder that holds something already.

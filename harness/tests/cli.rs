@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -35,7 +34,8 @@ struct Place(tempfile::TempDir);
 impl Place {
     /// `behaviour` is shell code; `$config`, `$trace` and `$here` are set, and `succeed` ends a run well.
     fn new(behaviour: &str) -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
+        // Beside the fake engine, which is linked to and not copied.
+        let place = Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
         fs::write(place.at("m.toml"), MATRIX).unwrap();
         fs::write(place.at("a.gguf"), "GGUF, more or less").unwrap();
         for (name, tokens) in [("right", [1, 2]), ("wrong", [1, 3])] {
@@ -56,15 +56,18 @@ impl Place {
             msg: "cache too small".to_owned(),
         });
         fs::write(place.at("refused.lines"), format!("{refusal}\n")).unwrap();
-        let engine = format!(
-            "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 'fake-engine 1'; exit; }}\n\
-             config=$3 trace=$5 here=$(dirname \"$0\")\n\
+        place.behave(behaviour);
+        fs::hard_link(common::fake_engine(), place.at("engine")).unwrap();
+        place
+    }
+
+    fn behave(&self, behaviour: &str) {
+        let script = format!(
+            "config=$3 trace=$5 here=$(dirname \"$0\")\n\
              succeed() {{ n=$(ls \"$here/out/runs\" | wc -l); cat \"$here/${{1:-right}}-$n.bin\" >\"$trace\"; cat \"$here/${{1:-right}}.lines\"; exit 0; }}\n\
              {behaviour}\n"
         );
-        fs::write(place.at("engine"), engine).unwrap();
-        fs::set_permissions(place.at("engine"), fs::Permissions::from_mode(0o755)).unwrap();
-        place
+        fs::write(self.at("behaviour.sh"), script).unwrap();
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -74,6 +77,8 @@ impl Place {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bmoe"));
         command.current_dir(self.0.path()).args(args).env_remove("BMOE_ENGINE");
+        // Tests run side by side, each as if on a machine of its own.
+        command.env("BMOE_HOME", self.at("home"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -2,7 +2,6 @@
 
 mod chat;
 mod completions;
-mod launch;
 mod report;
 mod run;
 mod synth;
@@ -33,8 +32,6 @@ enum Command {
     Report(report::Args),
     Chat(chat::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
-    Launch(launch::Args),
 }
 
 impl Cli {
@@ -49,7 +46,6 @@ impl Cli {
             Command::Report(args) => report::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
-            Command::Launch(args) => launch::run(&args),
         }
     }
 }

@@ -7,6 +7,7 @@ use bmoe_trace::RunConfig;
 use regex::{Regex, RegexBuilder};
 
 use super::knobs::{ExtraCell, Overrides, normalise};
+use super::order::Order;
 use super::{Matrix, MatrixError, Model, naming};
 
 /// One configuration of one model.
@@ -57,8 +58,7 @@ pub struct Planned {
 pub struct Schedule {
     /// The cells, model by model, baselines first.
     pub cells: Vec<Cell>,
-    /// The runs: all cells once, then all of them again, so that a slow drift of the machine
-    /// reaches every cell alike.
+    /// The runs, in their order.
     pub runs: Vec<Planned>,
 }
 
@@ -81,7 +81,7 @@ impl Matrix {
         for cell in &mut cells {
             cell.lossless = baselines.is_empty() || baselines.iter().any(|b| b.same_text(cell));
         }
-        Ok(Schedule::new(cells, self.repetitions))
+        Ok(Schedule::new(cells, self.repetitions).ordered(self.order, self.seed))
     }
 
     fn cells_of(&self, model: &Model) -> Result<Vec<Cell>, MatrixError> {
@@ -207,10 +207,18 @@ fn inline(selector: &Overrides) -> String {
 
 impl Schedule {
     fn new(cells: Vec<Cell>, repetitions: u32) -> Self {
-        let runs = (0..repetitions)
-            .flat_map(|repetition| (0..cells.len()).map(move |cell| Planned { cell, repetition }))
-            .collect();
+        let runs = Order::Interleaved.runs(cells.len(), repetitions, 0);
         Self { cells, runs }
+    }
+
+    /// The same runs in another order.
+    #[must_use]
+    pub fn ordered(mut self, order: Order, seed: u64) -> Self {
+        let repetitions = self.runs.iter().map(|run| run.repetition + 1).max().unwrap_or(0);
+        let kept = std::mem::take(&mut self.runs);
+        self.runs = order.runs(self.cells.len(), repetitions, seed);
+        self.runs.retain(|run| kept.contains(run));
+        self
     }
 
     /// Keeps the runs of the selected cells.

@@ -3,13 +3,18 @@
 mod cells;
 mod knobs;
 mod naming;
+mod order;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::runner::GateRules;
+
 pub use cells::{Cell, Planned, Schedule, Selection};
 pub use knobs::{Axes, ExtraCell, Overrides};
+pub use order::Order;
 
 /// Runs that one matrix may have: more would take weeks, and are a slip of the pen.
 const MAX_RUNS: u64 = 10_000;
@@ -29,6 +34,24 @@ pub struct Matrix {
     /// Seconds after which a run is ended.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u32,
+    /// How often a run is tried again that was lost, killed or not done in time.
+    #[serde(default)]
+    pub retries: u32,
+    /// Runs of each model's first cell before the first one that counts.
+    #[serde(default)]
+    pub warmup_runs: u32,
+    /// Seconds that a target may be away before a run there counts as lost.
+    #[serde(default = "default_patience_s")]
+    pub patience_s: u32,
+    /// The order of the runs.
+    #[serde(default)]
+    pub order: Order,
+    /// Decides a random order.
+    #[serde(default)]
+    pub seed: u64,
+    /// When a run may begin.
+    #[serde(default)]
+    pub gate: GateTable,
     /// The models; every cell is run on each of them.
     #[serde(rename = "model", default)]
     pub models: Vec<Model>,
@@ -54,6 +77,44 @@ const fn one() -> u32 {
 
 const fn default_timeout_s() -> u32 {
     600
+}
+
+const fn default_patience_s() -> u32 {
+    600
+}
+
+/// When a run may begin; what is left out is as it was when the matrix began.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GateTable {
+    /// Nothing is waited for.
+    pub off: bool,
+    /// The hottest sensor of the CPU shows no more, degrees Celsius.
+    pub cpu_temperature_c: Option<f64>,
+    /// At least so much memory is available, MiB.
+    pub mem_available_mib: Option<u64>,
+    /// The highest clock allowed is at least so many per cent of what it was.
+    pub max_clock_pct: Option<f64>,
+    /// The longest wait, seconds.
+    pub max_wait_s: Option<f64>,
+}
+
+impl GateTable {
+    /// The same with what is left out.
+    #[must_use]
+    pub fn rules(&self) -> GateRules {
+        let default = GateRules::default();
+        GateRules {
+            off: self.off,
+            cpu_temperature_c: self.cpu_temperature_c,
+            mem_available_mib: self.mem_available_mib,
+            max_clock_pct: self.max_clock_pct,
+            max_wait: self.max_wait_s.map_or(default.max_wait, |s| {
+                Duration::try_from_secs_f64(s).unwrap_or(default.max_wait)
+            }),
+            ..default
+        }
+    }
 }
 
 /// A model of a matrix: a file, or a shape that is made when it isn't there.

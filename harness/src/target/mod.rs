@@ -3,13 +3,21 @@
 //! A [`Target`] can do few things: run a command, take a file, give one back. Everything that the harness does
 //! with an engine is made of these, so this machine, a phone and a test's fake differ in nothing else.
 
+mod local;
+
 use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bmoe_analysis::result_set::Environment;
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
 use crate::runner::Exit;
+
+pub use local::{LocalTarget, local_home};
 
 /// A place where engines run.
 pub trait Target: Send + Sync {
@@ -18,6 +26,16 @@ pub trait Target: Send + Sync {
 
     /// The folder there that is bmoe's own; attempts and staged files are below it.
     fn home(&self) -> &Path;
+
+    /// The folder there below which the attempts of a result folder have folders of their own. Where that
+    /// is the place at which their files are wanted in the end, nothing is copied.
+    fn attempts(&self, results: &Path) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        let results = results.canonicalize().unwrap_or_else(|_| results.to_owned());
+        let digest = Sha256::digest(results.as_os_str().as_bytes());
+        let name: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        self.home().join("attempts").join(name)
+    }
 
     /// Runs a program to its end and hands over what it writes to its standard output as it comes. `Break`
     /// ends the program (or leaves it, where it can't be reached).
@@ -43,7 +61,7 @@ pub trait Target: Send + Sync {
         on_progress: &mut dyn FnMut(u64),
     ) -> Result<PathBuf, TargetError>;
 
-    /// Writes a small file there: whole, or not at all.
+    /// Writes a small file there: whole, or not at all. The folders above it are made.
     ///
     /// # Errors
     /// It can't be written, or the target can't be reached.
@@ -161,4 +179,29 @@ impl TargetError {
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
+}
+
+/// The target that a name stands for.
+///
+/// # Errors
+/// It is no name of a target, or the target can't be used.
+pub fn open(name: &str) -> Result<Box<dyn Target>, Error> {
+    match name {
+        "local" => {
+            let home = local_home();
+            Ok(Box::new(LocalTarget::new(&home).map_err(Error::io("make", &home))?))
+        }
+        _ => Err(Error::Refused(format!(
+            "{name:?} is no target; expected `local`, `adb`, `adb:SERIAL` or `adb:HOST:PORT`"
+        ))),
+    }
+}
+
+/// What results of a target depend on. `here` is this machine, and what is the same everywhere.
+///
+/// # Errors
+/// The target can't be reached.
+pub fn environment(target: &dyn Target, here: &Environment) -> Result<Environment, Error> {
+    let _ = target;
+    Ok(here.clone())
 }

@@ -1,0 +1,61 @@
+//! What a matrix was run with, kept in its result folder so that it can go on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::atomic;
+use crate::error::Error;
+use crate::matrix::Order;
+
+const FILE: &str = "plan.json";
+
+/// `plan.json` of a result folder: everything but the matrix that decides its runs. Folders are absolute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Plan {
+    /// What models, shapes and profiles of the matrix are relative to.
+    pub(super) matrix_folder: PathBuf,
+    /// Where synthetic models are.
+    pub(super) models: PathBuf,
+    /// The engine that was named; `None` = the one beside the program.
+    pub(super) engine: Option<PathBuf>,
+    pub(super) filter: Option<String>,
+    pub(super) order: Option<Order>,
+    pub(super) seed: Option<u64>,
+    /// By name. More than one: each has a result folder of its own below this one.
+    pub(super) targets: Vec<String>,
+}
+
+impl Plan {
+    pub(super) fn save(&self, folder: &Path) -> Result<(), Error> {
+        fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
+        let path = folder.join(FILE);
+        let mut json = serde_json::to_vec_pretty(self)
+            .map_err(|e| Error::io("write", &path)(e.into()))?;
+        json.push(b'\n');
+        atomic::write(&path, &json).map_err(Error::io("write", &path))
+    }
+
+    pub(super) fn load(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(FILE);
+        let json = fs::read(&path).map_err(|e| {
+            Error::Refused(format!(
+                "cannot go on in {}: {} cannot be read: {e}; expected a result folder of `bmoe run`",
+                folder.display(),
+                path.display()
+            ))
+        })?;
+        serde_json::from_slice(&json)
+            .map_err(|e| Error::Refused(format!("{} is damaged: {e}", path.display())))
+    }
+
+    /// The result folder of a target.
+    pub(super) fn folder_of(&self, folder: &Path, target: &str) -> PathBuf {
+        if self.targets.len() < 2 {
+            return folder.to_owned();
+        }
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+        folder.join(target.chars().map(plain).collect::<String>())
+    }
+}
