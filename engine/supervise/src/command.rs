@@ -28,8 +28,10 @@ pub enum DeviceCommand {
 
 /// Arguments of `supervise`.
 #[derive(Debug, Args)]
-#[command(after_help = "DIR holds run.toml; trace.bin, lines.txt, engine.log, samples.jsonl and status.json are \
-    written into it. docs/formats.md describes them.")]
+#[command(
+    after_help = "DIR holds run.toml; trace.bin, lines.txt, engine.log, samples.jsonl and status.json are \
+    written into it. docs/formats.md describes them."
+)]
 pub struct Supervise {
     /// The folder of the run
     dir: PathBuf,

@@ -27,4 +27,4 @@ pub mod supervise;
 mod thermal;
 
 pub use error::SuperviseError;
-pub use lock::{Lock, Held};
+pub use lock::{Held, Lock};

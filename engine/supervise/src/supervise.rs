@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use bmoe_trace::RunConfig;
 use bmoe_trace::config::model_files;
 use bmoe_trace::supervised::{
     ABANDONED_FILE, LINES_FILE, LOG_FILE, RUN_FILE, SAMPLES_FILE, Sample, Status, StoppedBy,
     TRACE_FILE,
 };
-use bmoe_trace::RunConfig;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::groups::oom_kills;

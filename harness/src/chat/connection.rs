@@ -113,9 +113,9 @@ impl Connection {
     pub fn close(mut self) -> Result<(), Error> {
         self.send(&Asked::Close)?;
         self.input.take();
-        self.engine.wait().map_err(|source| {
-            Error::Engine(format!("the engine's end is unknown: {source}"))
-        })?;
+        self.engine
+            .wait()
+            .map_err(|source| Error::Engine(format!("the engine's end is unknown: {source}")))?;
         Ok(())
     }
 }

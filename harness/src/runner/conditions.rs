@@ -51,15 +51,17 @@ impl Watch {
     pub(super) fn take(&mut self, sample: &Sample) {
         let c = &mut self.conditions;
         c.samples += 1;
-        c.mem_available_floor_bytes = least(c.mem_available_floor_bytes, sample.mem_available_bytes);
+        c.mem_available_floor_bytes =
+            least(c.mem_available_floor_bytes, sample.mem_available_bytes);
         c.peak_rss_bytes = c.peak_rss_bytes.max(sample.rss_bytes);
         c.swap_peak_bytes = c.swap_peak_bytes.max(sample.swap_used_bytes);
         c.cpu_temperature_peak_millic =
             c.cpu_temperature_peak_millic.max(sample.cpu_temperature_millic);
-        c.clock_floor_khz =
-            least(c.clock_floor_khz, sample.max_clocks_khz.iter().max().copied());
-        c.psi_memory_peak_pct =
-            [c.psi_memory_peak_pct, sample.psi_memory_some_pct].into_iter().flatten().reduce(f64::max);
+        c.clock_floor_khz = least(c.clock_floor_khz, sample.max_clocks_khz.iter().max().copied());
+        c.psi_memory_peak_pct = [c.psi_memory_peak_pct, sample.psi_memory_some_pct]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max);
         self.first.get_or_insert_with(|| sample.clone());
         self.last = Some(sample.clone());
     }
@@ -106,7 +108,10 @@ mod tests {
             });
         }
         let c = watch.conditions();
-        assert_eq!((c.samples, c.mem_available_floor_bytes, c.swap_out_pages), (3, Some(5), Some(7)));
+        assert_eq!(
+            (c.samples, c.mem_available_floor_bytes, c.swap_out_pages),
+            (3, Some(5), Some(7))
+        );
         assert_eq!((c.clock_floor_khz, c.cpu_temperature_peak_millic), (Some(6), None));
         let exit = c.exit.unwrap();
         assert_eq!(exit.mem_available_bytes, Some(7));

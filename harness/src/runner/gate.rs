@@ -75,9 +75,10 @@ impl GateRules {
             now.max_clock_khz.iter().copied().zip(baseline.max_clock_khz.iter().copied()).collect();
         let held = |(is, was): &(u32, u32)| f64::from(*is) * 100.0 < f64::from(*was) * pct;
         look.judge(sensor::MAX_CLOCK, (!clusters.is_empty()).then_some((0, 0)), |_, _| {
-            clusters.iter().find(|c| held(c)).map(|(is, was)| {
-                format!("clock held at {} MHz, was {}", is / 1000, was / 1000)
-            })
+            clusters
+                .iter()
+                .find(|c| held(c))
+                .map(|(is, was)| format!("clock held at {} MHz, was {}", is / 1000, was / 1000))
         });
         look
     }

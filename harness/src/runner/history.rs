@@ -99,8 +99,5 @@ impl History {
 
 /// Something from outside ended it: it may go well the next time.
 fn is_unlucky(verdict: Verdict) -> bool {
-    matches!(
-        verdict,
-        Verdict::Lost | Verdict::Killed | Verdict::OutOfMemory | Verdict::TimedOut
-    )
+    matches!(verdict, Verdict::Lost | Verdict::Killed | Verdict::OutOfMemory | Verdict::TimedOut)
 }

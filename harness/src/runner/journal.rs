@@ -225,7 +225,10 @@ mod tests {
         bytes.extend_from_slice(b"{\"event\":\"beg");
         std::fs::write(&path, bytes).unwrap();
         let (mut journal, past) = Journal::open(folder.path()).unwrap();
-        assert_eq!((past.events.as_slice(), past.torn), ([begun(1)].as_slice(), vec![path.clone()]));
+        assert_eq!(
+            (past.events.as_slice(), past.torn),
+            ([begun(1)].as_slice(), vec![path.clone()])
+        );
         assert_eq!(std::fs::metadata(&path).unwrap().len(), whole as u64);
         journal.event(&begun(2)).unwrap();
         drop(journal);

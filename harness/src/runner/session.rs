@@ -266,12 +266,15 @@ impl<'a> Session<'a> {
 
     fn warm_up_once(&mut self, cell: &Cell) -> Result<Result<(), Stop>, RunnerError> {
         let folder = self.runner.folder.join("warmup");
-        let storage =
-            |path: &Path| { let path = path.to_owned(); move |source| RunnerError::Storage { path, source } };
+        let storage = |path: &Path| {
+            let path = path.to_owned();
+            move |source| RunnerError::Storage { path, source }
+        };
         std::fs::create_dir_all(&folder).map_err(storage(&folder))?;
         let place = self.executor.attempts(&folder).join(format!("{}-{}", cell.id, now_ms()));
         let config = self.configure(cell);
-        let job = Job { config: &config, place: &place, folder: &folder, timeout: self.runner.timeout };
+        let job =
+            Job { config: &config, place: &place, folder: &folder, timeout: self.runner.timeout };
         let observer = &mut *self.observer;
         let ended = self.executor.run(&job, &mut |event| {
             if let Event::Notice(text) = event {
@@ -301,9 +304,11 @@ impl<'a> Session<'a> {
             }
             let baseline = self.history.baseline.clone().unwrap_or_default();
             let look = rules.look(&baseline, &entry);
-            if !std::mem::replace(&mut self.told_what_it_lacks, true) && !look.unavailable.is_empty()
+            if !std::mem::replace(&mut self.told_what_it_lacks, true)
+                && !look.unavailable.is_empty()
             {
-                let used = if look.used.is_empty() { "nothing".to_owned() } else { look.used.join(", ") };
+                let used =
+                    if look.used.is_empty() { "nothing".to_owned() } else { look.used.join(", ") };
                 self.observer.notice(&format!(
                     "the target does not tell {}; runs wait for {used}",
                     look.unavailable.join(", ")
@@ -318,7 +323,8 @@ impl<'a> Session<'a> {
                 if let Some(amiss) = &gave_up {
                     self.observer.notice(&format!("waited in vain for the target: {amiss}"));
                 }
-                let gate = Gate { waited_s, gave_up, used: look.used, unavailable: look.unavailable };
+                let gate =
+                    Gate { waited_s, gave_up, used: look.used, unavailable: look.unavailable };
                 return Ok((entry, Some(gate)));
             }
             self.observer.waiting(&amiss, waited, rules.max_wait);
@@ -383,10 +389,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs or adopts an attempt, judges it, and records it.
-    fn bring_to_its_end(
-        &mut self,
-        attempt: &Attempt<'_>,
-    ) -> Result<Result<(), Stop>, RunnerError> {
+    fn bring_to_its_end(&mut self, attempt: &Attempt<'_>) -> Result<Result<(), Stop>, RunnerError> {
         let Attempt { cell, started, adopted } = attempt;
         let (cell, adopted) = (*cell, *adopted);
         let name = results::attempt_folder(&started.id, started.repetition, started.attempt);
@@ -454,9 +457,9 @@ impl<'a> Session<'a> {
             let text = Text { text: trace.text, tokens: trace.tokens };
             let difference = if cell.lossless { self.texts.check(cell, text).err() } else { None };
             let baseline = self.history.baseline.clone().unwrap_or_default();
-            let spoiled = difference.map(|d| (Verdict::WrongText, d)).or_else(|| {
-                verdict::of_conditions(&conditions, &baseline, trace.swap_peak_bytes)
-            });
+            let spoiled = difference
+                .map(|d| (Verdict::WrongText, d))
+                .or_else(|| verdict::of_conditions(&conditions, &baseline, trace.swap_peak_bytes));
             if let Some((what, evidence)) = spoiled {
                 (verdict, reason) = (what, Some(evidence));
             }

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bmoe_trace::supervised::{
-    Followed, LINES_FILE, LOG_FILE, RUN_FILE, SAMPLES_FILE, STATUS_FILE, Sample, Status,
-    TRACE_FILE,
+    Followed, LINES_FILE, LOG_FILE, RUN_FILE, SAMPLES_FILE, STATUS_FILE, Sample, Status, TRACE_FILE,
 };
 
 use super::executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Job};
@@ -99,7 +98,9 @@ impl<'a> SupervisedExecutor<'a> {
                 }
                 Err(Trouble::Refused(message)) => return Err(ExecutorError::Refused(message)),
                 Err(Trouble::Target(error)) if is_absence(&error) => error.to_string(),
-                Err(Trouble::Target(error)) => return Err(ExecutorError::Refused(error.to_string())),
+                Err(Trouble::Target(error)) => {
+                    return Err(ExecutorError::Refused(error.to_string()));
+                }
             };
             let since = *lost.get_or_insert_with(|| {
                 on_event(Event::Notice(format!(
@@ -199,20 +200,12 @@ impl<'a> SupervisedExecutor<'a> {
         }
     }
 
-    fn stop(
-        &self,
-        place: &Path,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<Status, ExecutorError> {
+    fn stop(&self, place: &Path, on_event: &mut dyn FnMut(Event)) -> Result<Status, ExecutorError> {
         self.patiently(on_event, || self.ask(&self.command("stop", place, &[])))
     }
 
     /// Brings everything here that a run left.
-    fn fetch(
-        &self,
-        job: &Job<'_>,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), ExecutorError> {
+    fn fetch(&self, job: &Job<'_>, on_event: &mut dyn FnMut(Event)) -> Result<(), ExecutorError> {
         for name in [TRACE_FILE, LINES_FILE, LOG_FILE, SAMPLES_FILE, STATUS_FILE] {
             let (from, to) = (job.place.join(name), job.folder.join(name));
             self.patiently(on_event, || Ok(self.target.fetch(&from, &to)?)).map_err(|error| {

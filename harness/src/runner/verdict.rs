@@ -211,18 +211,26 @@ mod tests {
             (c(), None, None),
             (Conditions::default(), None, None),
             // A virtual machine tells of memory alone.
-            (Conditions { swap_out_pages: Some(0), samples: 3, ..Conditions::default() }, Some(0), None),
+            (
+                Conditions { swap_out_pages: Some(0), samples: 3, ..Conditions::default() },
+                Some(0),
+                None,
+            ),
             (c(), Some((1 << 20) - 1), None),
             (c(), Some(3 << 20), Some("Swapped: 3 MiB of the engine were swapped out")),
             (
                 Conditions { swap_out_pages: Some(20_480), ..c() },
                 None,
-                Some("Swapped: the system wrote 80 MiB to swap and read 0 MiB; swap in use grew by 0 MiB"),
+                Some(
+                    "Swapped: the system wrote 80 MiB to swap and read 0 MiB; swap in use grew by 0 MiB",
+                ),
             ),
             (
                 Conditions { swap_peak_bytes: Some((1 << 30) + (70 << 20)), ..c() },
                 None,
-                Some("Swapped: the system wrote 0 MiB to swap and read 0 MiB; swap in use grew by 70 MiB"),
+                Some(
+                    "Swapped: the system wrote 0 MiB to swap and read 0 MiB; swap in use grew by 70 MiB",
+                ),
             ),
             (Conditions { clock_floor_khz: Some(2_750_000), ..c() }, None, None),
             (

@@ -1,6 +1,8 @@
 //! What the engine would leave behind, made without one.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod place;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;

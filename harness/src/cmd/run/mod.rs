@@ -147,15 +147,12 @@ impl Args {
         let path = self.matrix.as_deref().unwrap_or(Path::new(""));
         let (matrix, text) = Matrix::load(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let absolute = |path: &Path| std::path::absolute(path).map_err(Error::io("find", path));
-        let relative_to_here = |path: &Path| {
-            if path.as_os_str().is_empty() { absolute(Path::new(".")) } else { absolute(path) }
-        };
-        let targets = if self.target.is_empty() { vec!["local".to_owned()] } else { self.target.clone() };
+        let targets =
+            if self.target.is_empty() { vec!["local".to_owned()] } else { self.target.clone() };
         let plan = Plan {
-            matrix_folder: relative_to_here(folder)?,
-            models: relative_to_here(&self.models)?,
-            engine: self.engine.as_deref().map(absolute).transpose()?,
+            matrix_folder: folder.to_owned(),
+            models: self.models.clone(),
+            engine: self.engine.clone(),
             filter: self.filter.clone(),
             order: self.order,
             seed: self.seed,
@@ -263,13 +260,11 @@ fn conclude_one(summary: &Summary, out: &Path) -> Result<(), Error> {
     println!("results  {}", out.display());
     rendered?;
     if let Some(signal) = summary.interrupted {
-        let what = match summary.not_run {
-            0 => String::new(),
-            n => format!(
-                "; {n} runs were not done, `bmoe run --resume {}` goes on",
-                out.display()
-            ),
-        };
+        let what = format!(
+            "; {} runs were not started, `bmoe run --resume {}` goes on",
+            summary.not_run,
+            out.display()
+        );
         return Err(Error::Interrupted { signal, what });
     }
     if let Some(reason) = &summary.lost {

@@ -11,7 +11,8 @@ use crate::matrix::Order;
 
 const FILE: &str = "plan.json";
 
-/// `plan.json` of a result folder: everything but the matrix that decides its runs. Folders are absolute.
+/// `plan.json` of a result folder: everything but the matrix that decides its runs. In the file folders are
+/// absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
     /// What models, shapes and profiles of the matrix are relative to.
@@ -31,7 +32,13 @@ impl Plan {
     pub(super) fn save(&self, folder: &Path) -> Result<(), Error> {
         fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
         let path = folder.join(FILE);
-        let mut json = serde_json::to_vec_pretty(self)
+        let absolute = Self {
+            matrix_folder: absolute(&self.matrix_folder)?,
+            models: absolute(&self.models)?,
+            engine: self.engine.as_deref().map(absolute).transpose()?,
+            ..self.clone()
+        };
+        let mut json = serde_json::to_vec_pretty(&absolute)
             .map_err(|e| Error::io("write", &path)(e.into()))?;
         json.push(b'\n');
         atomic::write(&path, &json).map_err(Error::io("write", &path))
@@ -46,8 +53,13 @@ impl Plan {
                 path.display()
             ))
         })?;
-        serde_json::from_slice(&json)
-            .map_err(|e| Error::Refused(format!("{} is damaged: {e}", path.display())))
+        let plan: Self = serde_json::from_slice(&json)
+            .map_err(|e| Error::Refused(format!("{} is damaged: {e}", path.display())))?;
+        Ok(Self {
+            matrix_folder: from_here(plan.matrix_folder),
+            models: from_here(plan.models),
+            ..plan
+        })
     }
 
     /// The result folder of a target.
@@ -58,4 +70,15 @@ impl Plan {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
         folder.join(target.chars().map(plain).collect::<String>())
     }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    std::path::absolute(path).map_err(Error::io("find", path))
+}
+
+/// As it would have been given, so that the records of a matrix that goes on name the same files.
+fn from_here(path: PathBuf) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).map(Path::to_owned).unwrap_or(path)
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use bmoe_analysis::result_set::{Environment, ModelFile};
 
 use super::super::make_model;
+use crate::engine;
 use crate::environment::{self, Machine, NoAnswer};
 use crate::error::Error;
 use crate::matrix::{Schedule, Selection};
 use crate::models::{self, Located, Replace};
 use crate::progress::Bytes;
 use crate::runner::{Interrupt, signal_name};
-use crate::engine;
 
 pub(super) fn select(schedule: Schedule, filter: Option<&str>) -> Result<Schedule, Error> {
     let Some(filter) = filter else { return Ok(schedule) };
