@@ -445,7 +445,17 @@ fn a_run_waits_until_the_device_is_as_it_was() {
     let executor = Scripted { sensed, ..scripted(vec![says(&[1]), says(&[1]), says(&[1])]) };
     let schedule = schedule(&MATRIX.replace("repetitions = 2", ""));
     let played = Folder::new().play(&schedule, &Work::Rest, &Interrupt::default(), executor);
-    insta::assert_snapshot!(played.seen.join("\n"), @"");
+    insta::assert_snapshot!(played.seen.join("\n"), @r"
+    1/3 mmap r0, left ?
+    note: the target does not tell mem_available, max_clock; runs wait for cpu_temperature
+    Valid
+    2/3 stream, cache off, 4 lanes r0, left 3.0
+    waits: CPU at 60.0 °C, wanted 45.0 °C or less
+    waits: CPU at 50.0 °C, wanted 45.0 °C or less
+    Valid
+    3/3 stream, cache 8 MiB, 4 lanes r0, left 1.5
+    Valid
+    ");
     let gates: Vec<_> =
         played.journal.iter().map(|r| r.conditions.clone().unwrap().gate.unwrap()).collect();
     assert!(gates.iter().all(|g| g.gave_up.is_none() && g.used == ["cpu_temperature"]));
