@@ -25,6 +25,8 @@ pub struct Cell<'a> {
     pub config: &'a RunConfig,
     /// The last attempt at each repetition, by repetition.
     pub attempts: Vec<&'a CellRecord>,
+    /// The attempts that these took the place of, in the order of the runner.
+    pub earlier: Vec<&'a CellRecord>,
     /// Repetitions that took more than one attempt.
     pub retried: usize,
     /// Place of its first attempt in the order of the runner.
@@ -43,10 +45,13 @@ pub fn group(records: &[CellRecord]) -> Vec<Cell<'_>> {
         .filter_map(|(id, repetitions)| {
             let order = repetitions.values().flatten().map(|r| r.order).min()?;
             let retried = repetitions.values().filter(|attempts| attempts.len() > 1).count();
-            let attempts: Vec<&CellRecord> = repetitions
-                .into_values()
-                .filter_map(|attempts| attempts.into_iter().max_by_key(|r| (r.attempt, r.order)))
-                .collect();
+            let (mut attempts, mut earlier) = (Vec::new(), Vec::new());
+            for mut of_repetition in repetitions.into_values() {
+                of_repetition.sort_by_key(|r| (r.attempt, r.order));
+                attempts.extend(of_repetition.pop());
+                earlier.append(&mut of_repetition);
+            }
+            earlier.sort_by_key(|r| r.order);
             let first = *attempts.first()?;
             Some(Cell {
                 id,
@@ -55,6 +60,7 @@ pub fn group(records: &[CellRecord]) -> Vec<Cell<'_>> {
                 baseline: first.baseline,
                 config: &first.config,
                 attempts,
+                earlier,
                 retried,
                 order,
             })
@@ -76,6 +82,24 @@ impl Cell<'_> {
         let loads: Vec<_> = self.valid().filter_map(|a| a.load_average).collect();
         let mean_of = |of: fn(&LoadAverage) -> f64| mean(&loads.iter().map(of).collect::<Vec<_>>());
         mean_of(|l| l.start).zip(mean_of(|l| l.end))
+    }
+
+    /// How often its attempts, repeated ones included, ended in which way; for people.
+    #[must_use]
+    pub fn verdicts(&self) -> String {
+        let mut counts: Vec<(Verdict, usize)> = Vec::new();
+        for attempt in self.earlier.iter().chain(&self.attempts) {
+            match counts.iter_mut().find(|(verdict, _)| *verdict == attempt.verdict) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((attempt.verdict, 1)),
+            }
+        }
+        counts.sort_by_key(|(verdict, _)| *verdict != Verdict::Valid);
+        let words = counts.iter().map(|(verdict, count)| match count {
+            1 => verdict.words().to_owned(),
+            n => format!("{n} {}", verdict.words()),
+        });
+        words.collect::<Vec<_>>().join(", ")
     }
 
     /// How the cell's attempts ended, with what the data lack of the valid ones (by repetition) and the

@@ -2,20 +2,25 @@
 //!
 //! The output depends on the folder's files alone: the same folder gives the same bytes anywhere.
 
+mod against;
+mod definitions;
 mod prose;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::atomic;
-use crate::cells::{Cell, Figures, Shortfall, group};
-use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow, ingest};
+use crate::cells::{Cell, Figures, Shortfall};
+use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
-use crate::journal::{Journal, read_environment};
+use crate::journal::read_environment;
+use crate::measured::Measured;
 use crate::plots::{Heatmap, Picture, Timeline};
+use crate::pressure::Pressure;
 use crate::result_set::{CellRecord, Environment, Verdict};
 use crate::routing::Routing;
-use crate::table::Row;
+use crate::stats::{Intervals, Runs};
+use crate::table::{Against, Row, Steady};
 
 /// What [`render`] wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +58,9 @@ struct Loaded {
     environment: Environment,
     matrix: Option<String>,
     metadata: FileMetadata,
-    runs: BTreeMap<String, RunRow>,
-    tokens: BTreeMap<String, Vec<TokenRow>>,
-    unfinished_line: bool,
+    measured: Measured,
+    /// Tokens at the start of each run that the steady state is without; 0 = it is not asked for.
+    warmup_tokens: usize,
     /// Valid attempts whose run is not in the data: cell and run.
     without_data: Vec<(String, String)>,
 }
@@ -66,30 +71,34 @@ struct Loaded {
 /// The folder is no result folder, or one of its files is missing, damaged or of another version; the
 /// error names the file and what to do. Nothing half-written is left.
 pub fn render(dir: &Path) -> Result<ReportPaths> {
-    let journal = Journal::read(dir)?;
+    render_with(dir, None)
+}
+
+/// The same with a table of the steady state, without the first `warmup_tokens` of each run; `None` = as
+/// `warmup_tokens` of `DIR/matrix.toml` says, and without one no such table.
+///
+/// # Errors
+/// As for [`render`].
+pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPaths> {
+    let measured = Measured::read(dir)?;
     let reader = DataReader::new(dir);
-    if !reader.exists() {
-        ingest(dir)?;
-    }
-    let runs: BTreeMap<String, RunRow> = reader.runs()?.into_iter().collect();
-    let without_data = journal
-        .records
-        .iter()
-        .filter(|c| c.verdict == Verdict::Valid)
+    let attempts = measured.journal.records.iter();
+    let without_data = attempts
+        .filter(|c| c.verdict == Verdict::Valid && measured.row_of(c).is_none())
         .map(|c| (c.name.clone(), c.run_id.clone().unwrap_or_default()))
-        .filter(|(_, run_id)| !runs.contains_key(run_id))
         .collect();
+    let matrix = matrix(dir);
+    let of_matrix = || usize::try_from(matrix.as_ref()?.get("warmup_tokens")?.as_integer()?).ok();
     let loaded = Loaded {
         environment: read_environment(dir)?,
-        matrix: matrix_name(dir),
+        matrix: matrix.as_ref().and_then(|m| Some(m.get("name")?.as_str()?.to_owned())),
+        warmup_tokens: warmup_tokens.or_else(of_matrix).unwrap_or(0),
         metadata: reader.metadata(Table::Runs)?,
-        runs,
-        tokens: reader.tokens()?,
-        unfinished_line: journal.unfinished_line,
+        measured,
         without_data,
     };
     let mut pictures = Pictures::new(dir);
-    let cells = group(&journal.records);
+    let cells = loaded.measured.cells();
     let mut models: Vec<&str> = Vec::new();
     for cell in &cells {
         if !models.contains(&cell.model) {
@@ -113,11 +122,9 @@ fn model_part<'a>(
     reader: &DataReader,
     pictures: &mut Pictures,
 ) -> Result<ModelPart<'a>> {
-    let row_of = |attempt: &CellRecord| loaded.runs.get(attempt.run_id.as_deref()?);
-    let tokens_of = |attempt: &CellRecord| -> &[TokenRow] {
-        let run_id = attempt.run_id.as_deref().unwrap_or_default();
-        loaded.tokens.get(run_id).map_or(&[], Vec::as_slice)
-    };
+    let measured = &loaded.measured;
+    let row_of = |attempt: &CellRecord| measured.row_of(attempt);
+    let tokens_of = |attempt: &CellRecord| measured.tokens_of(attempt);
     let run = cells.iter().flat_map(|c| &c.attempts).find_map(|a| row_of(a));
     let heatmap = heatmap(name, &cells, loaded, reader, pictures)?;
     let mut timelines = Vec::new();
@@ -135,18 +142,48 @@ fn model_part<'a>(
         let file = pictures.add(&format!("{name} {} timeline", cell.name), || timeline.render())?;
         timelines.push(TimelinePart { cell: cell.name.to_owned(), file });
     }
-    let rows = cells
-        .into_iter()
-        .map(|cell| {
-            let runs: Vec<(&RunRow, &[TokenRow])> =
-                cell.valid().filter_map(|a| Some((row_of(a)?, tokens_of(a)))).collect();
-            let shortfall =
-                |a: &CellRecord| Some((a.repetition, Shortfall::of(row_of(a), tokens_of(a))?));
-            let shortfalls = cell.valid().filter_map(shortfall).collect();
-            Row { figures: Figures::pooled(&runs), shortfalls, cell }
-        })
-        .collect();
+    let mut compared = against::baselines(&cells, measured);
+    let rows = cells.into_iter().map(|cell| {
+        let against = compared.remove(cell.id);
+        row(cell, against, loaded)
+    });
+    let rows = rows.collect();
     Ok(ModelPart { name, run, rows, heatmap, timelines })
+}
+
+fn row<'a>(cell: Cell<'a>, against: Option<Against>, loaded: &'a Loaded) -> Row<'a> {
+    let measured = &loaded.measured;
+    let runs = measured.valid_runs(&cell);
+    let shortfall = |a: &CellRecord| {
+        Some((a.repetition, Shortfall::of(measured.row_of(a), measured.tokens_of(a))?))
+    };
+    let shortfalls = cell.valid().filter_map(shortfall).collect();
+    let warmup = loaded.warmup_tokens;
+    let behind: Vec<(&RunRow, &[TokenRow])> =
+        runs.iter().map(|(run, tokens)| (*run, &tokens[warmup.min(tokens.len())..])).collect();
+    let steady = Figures::pooled(&behind).filter(|f| warmup > 0 && f.rates.is_some());
+    let attempts: Vec<(&CellRecord, Option<&RunRow>, &[TokenRow])> = cell
+        .earlier
+        .iter()
+        .chain(&cell.attempts)
+        .map(|a| (*a, measured.row_of(a), measured.tokens_of(a)))
+        .collect();
+    Row {
+        figures: Figures::pooled(&runs),
+        shortfalls,
+        intervals: intervals(&runs),
+        steady: steady.map(|figures| Steady { figures, intervals: intervals(&behind) }),
+        against,
+        pressure: Pressure::of(&attempts),
+        cell,
+    }
+}
+
+fn intervals(runs: &[(&RunRow, &[TokenRow])]) -> Option<Intervals> {
+    let seconds = |tokens: &[TokenRow]| {
+        tokens.iter().filter(|t| t.wall_ns > 0).map(|t| t.wall_ns as f64 / 1e9).collect()
+    };
+    Some(Runs::new(runs.iter().map(|(_, tokens)| seconds(tokens)))?.intervals())
 }
 
 /// The heatmap of the baseline's routes, or of the first valid cell that has any: every lossless cell
@@ -162,7 +199,7 @@ fn heatmap(
         cells.iter().filter(|c| c.baseline).chain(cells.iter().filter(|c| !c.baseline));
     for cell in candidates {
         for run_id in cell.valid().filter_map(|a| a.run_id.as_deref()) {
-            let Some(row) = loaded.runs.get(run_id) else { continue };
+            let Some(row) = loaded.measured.runs.get(run_id) else { continue };
             let routes = reader.routes_of(run_id)?;
             let Some(routing) = Routing::new(&routes, row.n_expert) else { continue };
             let picture = Heatmap { routing: &routing, model, run: cell.name };
@@ -173,11 +210,9 @@ fn heatmap(
     Ok(None)
 }
 
-/// `name` of `DIR/matrix.toml`; a title is all that is wanted of it.
-fn matrix_name(dir: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(dir.join("matrix.toml")).ok()?;
-    let table: toml::Table = text.parse().ok()?;
-    Some(table.get("name")?.as_str()?.to_owned())
+/// `DIR/matrix.toml`, which a report can do without.
+fn matrix(dir: &Path) -> Option<toml::Table> {
+    std::fs::read_to_string(dir.join("matrix.toml")).ok()?.parse().ok()
 }
 
 /// Writes pictures under names made of what they show.

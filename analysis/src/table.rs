@@ -1,8 +1,18 @@
 //! Markdown tables of a model's cells.
 
+mod against;
+mod pressure;
+mod spread;
+
 use crate::cells::{Cell, Figures, PerToken, Shortfall};
+use crate::compare::Comparison;
 use crate::markdown::Markdown;
-use crate::stats::Rates;
+use crate::pressure::Pressure;
+use crate::stats::{Intervals, Rates};
+
+pub use against::against;
+pub use pressure::{not_valid, pressure};
+pub use spread::{intervals, steady};
 
 /// What stands where nothing was measured.
 const NONE: &str = "–";
@@ -16,6 +26,32 @@ pub struct Row<'a> {
     pub figures: Option<Figures>,
     /// What the data lack of its valid attempts, by repetition.
     pub shortfalls: Vec<(u32, Shortfall)>,
+    /// Intervals of its rates; `None` when no token was decoded.
+    pub intervals: Option<Intervals>,
+    /// Its figures without warm-up; `None` when nothing is to be left out.
+    pub steady: Option<Steady>,
+    /// It against its baseline; `None` for a baseline, and where there is none.
+    pub against: Option<Against>,
+    /// All its attempts and the target.
+    pub pressure: Pressure,
+}
+
+/// Figures of the tokens behind the warm-up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Steady {
+    /// The figures.
+    pub figures: Figures,
+    /// Intervals of their rates.
+    pub intervals: Option<Intervals>,
+}
+
+/// A cell against its baseline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Against {
+    /// Mean rates.
+    pub tok_s: Comparison,
+    /// MiB per token.
+    pub mib_token: Comparison,
 }
 
 impl Row<'_> {
@@ -77,7 +113,7 @@ pub fn benchmark(rows: &[Row<'_>]) -> String {
     let rate = |of: fn(&Rates) -> f64| move |row: &Row<'_>| number(row.rates().as_ref().map(of), 2);
     let columns = [
         words("configuration", name),
-        column("tok/s mean", |r| r.figures.as_ref().map_or(NONE.to_owned(), mean_rate)),
+        column("tok/s mean", mean_rate),
         column("× baseline", speed_up),
         column("min", rate(|r| r.min)),
         column("max", rate(|r| r.max)),
@@ -208,11 +244,13 @@ fn name(row: &Row<'_>) -> String {
     if cell.baseline { format!("{} (baseline)", cell.name) } else { cell.name.to_owned() }
 }
 
-/// The mean rate, and with repetitions the lowest and highest of their own means.
-fn mean_rate(figures: &Figures) -> String {
-    let mean = number(figures.rates.map(|r| r.mean), 2);
-    match figures.run_range() {
-        Some((low, high)) if figures.runs > 1 => format!("{mean} ({low:.2}–{high:.2})"),
+/// The mean rate, and with repetitions its interval.
+fn mean_rate(row: &Row<'_>) -> String {
+    let mean = number(row.rates().map(|r| r.mean), 2);
+    match row.intervals {
+        Some(Intervals { mean: interval, runs, .. }) if runs > 1 => {
+            format!("{mean} ({:.2}–{:.2})", interval.low, interval.high)
+        }
         _ => mean,
     }
 }

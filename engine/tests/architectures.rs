@@ -185,6 +185,16 @@ architectures! {
     deepseek2_ocr: DeepSeek2Ocr,
     arctic: Arctic,
     grovemoe: GroveMoe,
+    grok: Grok,
+    granite_swa: GraniteSwa,
+    dots3note: Dots3Note,
+    hy_v4: HyV4,
+    minimax_m3: MiniMaxM3,
+    minimax_01: MiniMax01,
+    kimi_k3: KimiK3,
+    glm5_next: Glm5Next,
+    qwen4exp: Qwen4Exp,
+    minicpm: MiniCpm,
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn converse(config: &RunConfig, requests: &[Request]) -> (Vec<TurnReport>, commo
 fn streamed_and_resident_conversations_agree_to_the_last_bit() {
     let _place = common::place(1);
     let folder = common::folder();
-    for arch in ["qwen3moe", "gemma4", "gpt-oss"] {
+    for arch in ["qwen3moe", "gemma4", "gpt-oss", "dots3note"] {
         let model = common::model(folder.path(), &common::tiny(arch), arch, None);
         let second = Request { n_predict: 5, ..request("2", &common::prompt(40)) };
         let requests = [request("1", "Hello"), second, request("3", "And?")];
@@ -351,7 +351,7 @@ fn a_cancel_may_come_at_any_moment() {
 fn models_with_a_running_state_go_back_to_checkpoints() {
     let _place = common::place(1);
     let folder = common::folder();
-    for arch in ["qwen3next", "qwen35moe", "lfm2moe"] {
+    for arch in ["qwen3next", "qwen35moe", "lfm2moe", "glm5-next"] {
         let model = common::model(folder.path(), &common::tiny(arch), arch, None);
         // Nothing is rewritten: the state goes on.
         let requests = [request("1", "Hello"), request("2", "And?"), request("3", "So?")];

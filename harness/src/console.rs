@@ -67,7 +67,7 @@ fn align(table: &[&str]) -> String {
         let mut cells: Vec<String> =
             places.iter().map(|(place, _)| row.get(*place).cloned().unwrap_or_default()).collect();
         let verdict = cells.pop().unwrap_or_default();
-        // The range of the repetitions is in the report.
+        // The interval is in the report.
         if let Some(rate) = cells.get_mut(1)
             && let Some((mean, _)) = rate.split_once(" (")
         {

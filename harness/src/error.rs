@@ -18,8 +18,15 @@ const FAILED: u8 = 1;
 const REFUSED: u8 = 3;
 /// A matrix is done, but some cells aren't valid.
 const NOT_ALL_VALID: u8 = 4;
+<<<<<<< HEAD
 /// A target went away in the middle of a matrix.
 const LOST: u8 = 5;
+=======
+/// A comparison found a slowdown beyond the bound that was given.
+const SLOWER: u8 = 6;
+/// A comparison has a bound, and too few runs to hold a pair to it.
+const NOT_JUDGED: u8 = 7;
+>>>>>>> stats
 
 /// The table of exit codes that `--help` shows.
 pub const EXIT_CODES: &str = "\
@@ -29,7 +36,12 @@ Exit codes:
   2    the command line is wrong
   3    refused before anything ran (matrix, shape, model, engine or folder)
   4    `bmoe run` finished, but at least one cell is not valid; results are kept
+<<<<<<< HEAD
   5    a target went away and did not come back; results so far are kept
+=======
+  6    `bmoe compare --fail-above` found a pair that is worse by more than the bound
+  7    `bmoe compare --fail-above` found none, and could not judge every pair
+>>>>>>> stats
   130  interrupted by Ctrl-C (143 by SIGTERM); results so far are kept";
 
 /// A command that did not do all of its work.
@@ -87,6 +99,29 @@ pub enum Error {
         /// All runs.
         total: usize,
     },
+    /// Cells that are worse than the bound of a comparison, all of them listed already.
+    #[error("{worse} of {total} pairs: B is worse than A by more than {bound_pct} %")]
+    Slower {
+        /// Pairs beyond the bound.
+        worse: usize,
+        /// All pairs.
+        total: usize,
+        /// The bound.
+        bound_pct: f64,
+    },
+    /// Pairs that could not be held to the bound of a comparison.
+    #[error(
+        "{undecided} of {total} pairs could not be judged: each cell needs {needed} valid runs (set \
+         `repetitions` in the matrix)"
+    )]
+    NotJudged {
+        /// Pairs that could not be judged.
+        undecided: usize,
+        /// All pairs.
+        total: usize,
+        /// Runs that each cell needs.
+        needed: usize,
+    },
     /// The user stopped the command.
     #[error("interrupted by {}{}", signal_name(*signal), what)]
     Interrupted {
@@ -122,6 +157,8 @@ impl Error {
             | Self::Analysis(_)
             | Self::Io { .. } => FAILED,
             Self::NotAllValid { .. } => NOT_ALL_VALID,
+            Self::Slower { .. } => SLOWER,
+            Self::NotJudged { .. } => NOT_JUDGED,
             Self::Interrupted { signal, .. } => u8::try_from(128 + signal).unwrap_or(FAILED),
         })
     }

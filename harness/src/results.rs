@@ -76,6 +76,15 @@ pub struct Rendered {
 /// # Errors
 /// It is no result folder, holds damaged files, or can't be written.
 pub fn render(folder: &Path) -> Result<Rendered, Error> {
+    render_with(folder, None)
+}
+
+/// The same with a table of the steady state, without the first so many tokens of each run; `None` = as the
+/// matrix says.
+///
+/// # Errors
+/// As for [`render`].
+pub fn render_with(folder: &Path, warmup_tokens: Option<usize>) -> Result<Rendered, Error> {
     let ingested = bmoe_analysis::ingest(folder)?;
     let records = Journal::read(folder)?.records;
     // An engine that ended before its first record has nothing to leave out, and its own reason.
@@ -88,7 +97,7 @@ pub fn render(folder: &Path) -> Result<Rendered, Error> {
     for left_out in ingested.left_out.iter().filter(|l| surprising(&l.trace)) {
         eprintln!("note: {} is left out: {}", left_out.trace, left_out.reason);
     }
-    let paths = bmoe_analysis::report::render(folder)?;
+    let paths = bmoe_analysis::report::render_with(folder, warmup_tokens)?;
     Ok(Rendered { folder: folder.to_owned(), paths })
 }
 

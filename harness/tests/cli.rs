@@ -213,8 +213,9 @@ fn an_engine_that_is_asked_to_stop_by_somebody_else_counts_as_killed() {
 fn help_is_what_people_read() {
     let place = Place::new("");
     let mut all = String::new();
-    for args in [&["--help"][..], &["synth", "--help"], &["run", "--help"], &["report", "--help"]] {
-        all += &format!("$ bmoe {}\n{}\n", args.join(" "), stdout(&place.bmoe(args)));
+    for command in ["", "synth", "run", "report", "compare"] {
+        let args: Vec<&str> = [command, "--help"].into_iter().filter(|a| !a.is_empty()).collect();
+        all += &format!("$ bmoe {}\n{}\n", args.join(" "), stdout(&place.bmoe(&args)));
     }
     insta::assert_snapshot!(all);
     let completions = stdout(&place.bmoe(&["completions", "bash"]));

@@ -25,7 +25,7 @@ pub enum Command {
 #[serde(deny_unknown_fields)]
 pub struct Generate {
     /// A name for the answer's lines: a number or a text.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name")]
     pub id: Value,
     /// The user's next message, or (without a chat template) the text to go on from.
     pub prompt: String,
@@ -38,6 +38,16 @@ pub struct Generate {
     /// True starts a new conversation, false continues the one there is.
     #[serde(default)]
     pub clear_kv: bool,
+}
+
+/// What lists and objects would name, nobody could tell apart at a glance.
+fn name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Array(_) | Value::Object(_) => Err(serde::de::Error::custom(
+            "`id` is a list or an object; expected a number or a text",
+        )),
+        name => Ok(name),
+    }
 }
 
 /// `think` as the protocol has it: true, false or nothing. The names of [`Think`] are read, too.
@@ -99,5 +109,7 @@ mod tests {
         );
         assert_eq!(serde_json::from_str::<Command>(r#"{"cmd":"close"}"#).unwrap(), Command::Close);
         assert!(serde_json::from_str::<Command>(r#"{"cmd":"stop"}"#).is_err());
+        let listed = serde_json::from_str::<Command>(r#"{"cmd":"generate","id":[1],"prompt":"a"}"#);
+        assert!(listed.unwrap_err().to_string().starts_with("`id` is a list"));
     }
 }

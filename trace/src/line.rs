@@ -189,8 +189,10 @@ pub struct Done {
     pub logits_sha256: Option<String>,
     /// Blocked on reads, or stalled for them under overlap, seconds a token.
     pub io_wait_s_tok: f64,
-    /// Rate of the reads while any was outstanding, MiB/s; -1 = not measured.
+    /// Rate of the decode steps' reads while any was outstanding, MiB/s; -1 = not measured.
     pub io_rate_mib_s: f64,
+    /// The same of the prompt's reads.
+    pub prefill_io_rate_mib_s: f64,
     /// Experts read ahead of need by all decode steps.
     pub spec_experts: u64,
     /// MiB of their slices.
@@ -213,6 +215,10 @@ pub struct Done {
     pub dense_read_mib: f64,
     /// Experts read while loading.
     pub load_expert_read_mib: f64,
+    /// Those of them that a profile asked for.
+    pub preloaded_mib: f64,
+    /// Part of `load_s` spent on them.
+    pub preload_s: f64,
     /// Memory for the experts in use, beside the budget.
     pub event_room_mib: f64,
     /// Most that the cache held.

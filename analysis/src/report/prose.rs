@@ -2,58 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::{HeatmapPart, Loaded, ModelPart};
+use super::{HeatmapPart, Loaded, ModelPart, definitions};
 use crate::markdown::{Markdown, escape, link_text};
 use crate::result_set::{Environment, ModelFile};
 use crate::stats;
 use crate::table::{self, Row, mib};
+use crate::tells;
 
 const MIB: f64 = 1024.0 * 1024.0;
-
-const DEFINITIONS: &str = "\
-## Definitions
-
-- **tok/s mean**: decoded tokens over total decode seconds (not the mean of rates). Loading and the prompt
-  are in none of the rates. With repetitions, all their tokens are pooled; the parenthesis holds the lowest
-  and the highest mean of a single repetition.
-- **× baseline**: the mean over the baseline's mean.
-- **min, max, median, p5, p95**: over the rates of single tokens (1 / wall time), all of them, none dropped
-  as warm-up; percentiles interpolate linearly between order statistics.
-- **hit %**: distinct experts found in the cache over all looked up, per layer and micro-batch, from the
-  start of the run, prompt included. *Decode hit %* leaves the prompt out. Without a cache: –.
-- **MiB/token**: expert bytes that the engine fetched for an average token, those read ahead included; *MiB
-  transferred* adds what alignment costs. In `mmap` mode the kernel fetches, unmeasured: –.
-- **compute + I/O s/token**: time in the graph's own operations, and time in which the graph was blocked on
-  expert reads. In `mmap` mode page faults are inside the compute time. *Lanes busy* sums the read
-  lanes, so several lanes can be busy for longer than the graph waits. *Other* is the residual: sampling,
-  graph set-up, telemetry.
-- **first token s**: from the start of the process to the first sampled token, loading included (mean of
-  the repetitions). **peak RSS**: highest resident memory of the process (highest of the repetitions);
-  in `mmap` mode it counts the mapped pages.
-- **verdict**: *valid* = ran to its end, and its text is the baseline's where that was required; what the
-  data lack of such a run stands beside it. Cells that are not valid have no figures.
-";
-
-const OVERLAP: &str = "\
-- **stall**: where reads overlap with computation there is no I/O wait but a stall: the time in which
-  threads had nothing to compute because the experts left to do were still being read, averaged over the
-  threads.
-";
-
-const AHEAD: &str = "\
-- **experts read ahead**: prefetched or predicted, per token. *Of them used* counts hits on such experts
-  before anything else had used them, *left unused* those that left the cache without a use; the rest was
-  still there.
-";
-
-const RATE: &str = "\
-- **MiB/s while reading**: bytes transferred over the time in which any read was outstanding.
-";
-
-const LOAD: &str = "\
-- **load average**: before → after a run (mean of the repetitions), over the last minute. The engine's own
-  threads are in the second figure, those of the run before in the first.
-";
 
 /// Repetitions that differ by more are told.
 const WIDE_SPREAD: f64 = 0.15;
@@ -74,20 +30,7 @@ pub(super) fn report(loaded: &Loaded, models: &[ModelPart<'_>]) -> String {
         text.push_str("\nNo cell has ended yet.\n");
     }
     text.push('\n');
-    text.push_str(DEFINITIONS);
-    let figures = || models.iter().flat_map(|m| &m.rows).filter_map(|r| r.figures.as_ref());
-    if figures().any(|f| f.overlaps) {
-        text.push_str(OVERLAP);
-    }
-    if figures().any(|f| f.speculates) {
-        text.push_str(AHEAD);
-    }
-    if figures().any(|f| f.read_rate_mib_s.is_some()) {
-        text.push_str(RATE);
-    }
-    if models.iter().flat_map(|m| &m.rows).any(|r| r.cell.load_average().is_some()) {
-        text.push_str(LOAD);
-    }
+    definitions::push(&mut text, models, loaded.warmup_tokens);
     text.push_str("\n## Environment\n\n");
     text.push_str(&environment(&loaded.environment, loaded));
     push_notes(&mut text, loaded);
@@ -109,6 +52,20 @@ fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment
             let _ = writeln!(text, "- {remark}");
         }
     }
+    for baseline in part.rows.iter().filter(|row| row.cell.baseline) {
+        let against = table::against(&part.rows, baseline.cell.id);
+        if !against.is_empty() {
+            let _ = write!(text, "\n### Against {}\n\n{against}", escape(baseline.cell.name));
+        }
+    }
+    let intervals = table::intervals(&part.rows);
+    if !intervals.is_empty() {
+        let _ = write!(text, "\n### 95 % intervals of the rates, tok/s\n\n{intervals}");
+    }
+    let steady = table::steady(&part.rows);
+    if !steady.is_empty() {
+        let _ = write!(text, "\n### Steady state\n\n{steady}");
+    }
     let per_token = table::per_token(&part.rows);
     if !per_token.is_empty() {
         let _ = write!(text, "\n### Where the time of a token goes\n\n{per_token}");
@@ -116,6 +73,11 @@ fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment
     let start_up = table::start_up(&part.rows);
     if !start_up.is_empty() {
         let _ = write!(text, "\n### Before the first token, and memory for experts\n\n{start_up}");
+    }
+    let _ = write!(text, "\n### Under pressure\n\n{}", table::pressure(&part.rows));
+    let not_valid = table::not_valid(&part.rows);
+    if !not_valid.is_empty() {
+        let _ = write!(text, "\n### Attempts that are not valid\n\n{not_valid}");
     }
     if let Some(heatmap) = &part.heatmap {
         push_heatmap(text, part.name, heatmap);
@@ -244,7 +206,7 @@ fn environment(env: &Environment, loaded: &Loaded) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
     let memory = |value: Option<u64>| value.map_or_else(unknown, gib);
     let llama: std::collections::BTreeSet<&str> =
-        loaded.runs.values().map(|r| r.llama_version.as_str()).collect();
+        loaded.measured.runs.values().map(|r| r.llama_version.as_str()).collect();
     let llama = llama.into_iter().collect::<Vec<_>>().join(", ");
     let rows = [
         ("started", text(&env.started)),
@@ -276,8 +238,8 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
         let (trace, reason) = (escape(&left_out.trace), escape(&left_out.reason));
         notes.push(format!("`{trace}` was left out: {reason}."));
     }
-    for (run_id, row) in &loaded.runs {
-        let held = loaded.tokens.get(run_id).map_or(0, Vec::len);
+    for (run_id, row) in &loaded.measured.runs {
+        let held = loaded.measured.tokens.get(run_id).map_or(0, Vec::len);
         let run_id = escape(run_id);
         let cell = row.cell_name.as_deref().unwrap_or("a run that the journal does not know");
         if row.truncated_bytes > 0 {
@@ -334,6 +296,12 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
             ));
         }
     }
+    for finding in tells::of_folder(&loaded.measured) {
+        notes.push(format!(
+            "Suspect: {}. Something else than the cell may have decided; run it again, in another order.",
+            escape(&finding.evidence)
+        ));
+    }
     for (cell, run_id) in &loaded.without_data {
         notes.push(format!(
             "{} was valid, and the data do not hold its run {}; its figures are without it.",
@@ -341,7 +309,7 @@ fn push_notes(text: &mut String, loaded: &Loaded) {
             escape(run_id)
         ));
     }
-    if loaded.unfinished_line {
+    if loaded.measured.journal.unfinished_line {
         notes
             .push("The last line of `cells.jsonl` was never completed; it was passed over.".into());
     }

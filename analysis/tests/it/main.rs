@@ -1,5 +1,6 @@
 //! Tests of whole result folders, in one program so that it is linked once.
 
+mod compare;
 mod damage;
 mod folder;
 mod parquet;

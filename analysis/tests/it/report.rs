@@ -3,7 +3,8 @@
 use std::fs;
 
 use crate::folder::{Folder, cell, full_folder, keep_picture};
-use bmoe_analysis::result_set::{CellRecord, LoadAverage, Verdict};
+use bmoe_analysis::report::render_with;
+use bmoe_analysis::result_set::{CellRecord, Conditions, Gate, LoadAverage, State, Verdict};
 use bmoe_analysis::{ingest, render};
 use bmoe_trace::config::ComputeTrace;
 use bmoe_trace::{CacheBudget, Mode};
@@ -45,8 +46,9 @@ fn overlap_reading_ahead_and_policies_have_columns_where_they_occur() {
         cell.config.overlap = true;
         cell
     };
-    let serial =
+    let mut serial =
         crate::folder::cell("s0", "stream, cache 120 MiB, overlap off", Mode::Stream, 120, 4);
+    serial.baseline = true;
     let overlapped = cell("s1", "stream, cache 120 MiB", 120);
     let mut ahead = cell("s2", "stream, cache auto, lfu, prefetch 1", 0);
     ahead.config.cache_mib = CacheBudget::Auto;
@@ -68,6 +70,79 @@ fn overlap_reading_ahead_and_policies_have_columns_where_they_occur() {
     assert!(timeline.contains("stall") && !timeline.contains("I/O wait"));
     let timeline = legend("qwen-tiny-stream-cache-120-mib-overlap-off-timeline.svg");
     assert!(timeline.contains("I/O wait") && !timeline.contains("stall"));
+}
+
+#[test]
+fn conditions_verdicts_and_the_steady_state_have_their_tables() {
+    let mut folder = Folder::new();
+    let state = |millic: i32| State {
+        cpu_temperature_millic: Some(millic),
+        mem_available_bytes: Some(900 << 20),
+        max_clock_khz: vec![1_800_000, 2_800_000],
+        ..State::default()
+    };
+    let conditions = |clock_floor_khz: u32, swapped: u64| Conditions {
+        entry: state(41_500),
+        exit: Some(state(62_000)),
+        mem_available_floor_bytes: Some(250 << 20),
+        swap_peak_bytes: Some(12 << 20),
+        swap_in_pages: Some(swapped),
+        swap_out_pages: Some(0),
+        cpu_temperature_peak_millic: Some(64_000),
+        clock_floor_khz: Some(clock_floor_khz),
+        psi_memory_peak_pct: Some(1.25),
+        samples: 3,
+        gate: Some(Gate {
+            waited_s: 30.0,
+            gave_up: (clock_floor_khz < 2_000_000).then(|| "CPU at 45.0 °C, wanted 42.0".into()),
+            ..Gate::default()
+        }),
+        ..Conditions::default()
+    };
+    let mmap = cell("m0", "mmap", Mode::Mmap, 0, 1);
+    folder.add_run(&CellRecord { conditions: Some(conditions(2_800_000, 0)), ..mmap }, 24);
+    let mut stream = cell("s1", "stream, cache 120 MiB, 4 lanes", Mode::Stream, 120, 4);
+    stream.conditions = Some(conditions(1_800_000, 700));
+    for (repetition, attempt, verdict, reason) in [
+        (0, 1, Verdict::Throttled, Some("clock held at 1800 MHz of 2800")),
+        (0, 2, Verdict::Valid, None),
+        (1, 1, Verdict::Swapped, Some("700 pages read from swap")),
+    ] {
+        let mut cell = CellRecord { repetition, attempt, verdict, ..stream.clone() };
+        cell.reason = reason.map(str::to_owned);
+        cell.id = "s1".into();
+        let run_id = format!("s1-r{repetition}-a{attempt}");
+        let records = crate::synthetic::records(
+            &run_id,
+            crate::synthetic::SHAPE,
+            &cell.config,
+            24,
+            u64::from(attempt),
+        );
+        let trace = crate::synthetic::trace_bytes(&records);
+        folder.add(CellRecord { run_id: Some(run_id), ..cell }, Some(&trace));
+    }
+    for (verdict, reason) in [
+        (Verdict::OutOfMemory, "the kernel's counter of such kills rose"),
+        (Verdict::Lost, "the device did not come back within 120 s"),
+        (Verdict::Faulting, "41.0 major page faults a token, comparable cells 0.0"),
+    ] {
+        let id = verdict.as_str();
+        let cell = cell(id, verdict.words(), Mode::Stream, 64, 4);
+        folder.add(CellRecord { verdict, reason: Some(reason.into()), ..cell }, None);
+    }
+    let report = fs::read_to_string(render_with(folder.path(), Some(8)).unwrap().report).unwrap();
+    let (tables, behind) = report.split_once("### Expert reuse").unwrap();
+    let (definitions, _) = behind.split_once("## Environment").unwrap();
+    let (_, own) = definitions.split_once("- **95 % interval**").unwrap();
+    insta::assert_snapshot!(format!("{tables}...\n- **95 % interval**{own}"));
+
+    // A matrix says it for itself.
+    let matrix = folder.path().join("matrix.toml");
+    fs::write(&matrix, "name = \"tiny\"\nwarmup_tokens = 8\n").unwrap();
+    assert_eq!(report, report_of(&folder));
+    fs::write(&matrix, "name = \"tiny\"\n").unwrap();
+    assert!(!report_of(&folder).contains("Steady state"));
 }
 
 #[test]
@@ -211,6 +286,7 @@ fn errors_name_the_file_and_the_next_step() {
     fs::write(folder.path().join("data/tokens.parquet"), b"not Parquet at all").unwrap();
     texts.push(error(folder.path()));
 
+    ingest(folder.path()).unwrap();
     fs::write(folder.path().join("environment.json"), "{\n  \"cpu\": 3\n}").unwrap();
     texts.push(error(folder.path()));
 

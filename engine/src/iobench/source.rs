@@ -105,6 +105,10 @@ impl Source {
             }
             SourceOptions::File { path, sizes_bytes } => Self::of_file(path, sizes_bytes, None),
             SourceOptions::Scratch { folder, file_bytes, sizes_bytes } => {
+                // Before anything is written for nothing.
+                for &bytes in sizes_bytes {
+                    check_size(bytes, &folder.join("a scratch file"), *file_bytes)?;
+                }
                 let scratch = write_scratch(folder, *file_bytes, stop)?;
                 let path = scratch.path().to_owned();
                 Self::of_file(&path, sizes_bytes, Some(scratch))
@@ -126,15 +130,7 @@ impl Source {
         let file_bytes = metadata.len();
         let mut sizes = Vec::new();
         for &bytes in sizes_bytes {
-            if bytes == 0 || bytes > file_bytes {
-                return Err(EngineError::Config(format!(
-                    "pieces of {} KiB can't be read from {}, which has {}; give other --sizes or a \
-                     larger file",
-                    bytes / 1024,
-                    path.display(),
-                    file_bytes / 1024
-                )));
-            }
+            check_size(bytes, path, file_bytes)?;
             let stride = bytes.next_multiple_of(WINDOW_ALIGN);
             let count = (file_bytes - bytes) / stride + 1;
             let piece = |i| Piece { file: 0, offset: i * stride, bytes };
@@ -150,6 +146,19 @@ impl Source {
             _scratch: scratch,
         })
     }
+}
+
+fn check_size(bytes: u64, path: &Path, file_bytes: u64) -> Result<(), EngineError> {
+    if bytes == 0 || bytes > file_bytes {
+        return Err(EngineError::Config(format!(
+            "pieces of {} KiB can't be read from {}, which has {} KiB; give other --sizes or a larger \
+             file (--scratch-mb)",
+            bytes / 1024,
+            path.display(),
+            file_bytes / 1024
+        )));
+    }
+    Ok(())
 }
 
 /// Writes a file of random bytes, which no disk can make smaller, and waits until they are on the disk.

@@ -48,7 +48,12 @@ fn load(done: &Done, config: &RunConfig) -> String {
                     format!("{seconds:.2} s; dense weights mapped and read when they are used")
                 }
             };
-            format!("{dense}; {:.0} MiB of experts read", done.load_expert_read_mib)
+            let preloaded = if done.preloaded_mib > 0.0 {
+                format!(", those of the profile, in {:.2} s", done.preload_s)
+            } else {
+                String::new()
+            };
+            format!("{dense}; {:.0} MiB of experts read{preloaded}", done.load_expert_read_mib)
         }
     }
 }
@@ -107,15 +112,25 @@ fn experts(done: &Done, config: &RunConfig) -> String {
 
 /// How fast reads were while any was outstanding, and beside it what the storage can do.
 fn rate(done: &Done, config: &RunConfig) -> String {
-    let (rate, ceiling) = (done.io_rate_mib_s, config.io_ceiling_mib_s);
-    match (rate > 0.0, ceiling > 0.0) {
-        (false, _) => String::new(),
-        (true, false) => format!("; {rate:.0} MiB/s while any was outstanding"),
-        (true, true) => format!(
-            "; {rate:.0} MiB/s while any was outstanding, {:.0} % of the storage's {ceiling:.0} MiB/s",
-            100.0 * rate / ceiling
-        ),
+    let ceiling = config.io_ceiling_mib_s;
+    let of_ceiling = |rate: f64| {
+        if ceiling > 0.0 { format!(" ({:.0} %)", 100.0 * rate / ceiling) } else { String::new() }
+    };
+    let phases = [("prefill", done.prefill_io_rate_mib_s), ("decode", done.io_rate_mib_s)];
+    let rates: Vec<_> = phases
+        .into_iter()
+        .filter(|(_, rate)| *rate > 0.0)
+        .map(|(phase, rate)| format!("{rate:.0} MiB/s{} in {phase}", of_ceiling(rate)))
+        .collect();
+    if rates.is_empty() {
+        return String::new();
     }
+    let storage = if ceiling > 0.0 {
+        format!("; the storage can do {ceiling:.0} MiB/s")
+    } else {
+        String::new()
+    };
+    format!("; while any was outstanding {}{storage}", rates.join(", "))
 }
 
 #[cfg(test)]
@@ -141,6 +156,7 @@ mod tests {
             cache_resizes: 2,
             io_wait_s_tok: 0.004,
             io_rate_mib_s: 1350.0,
+            prefill_io_rate_mib_s: 1440.0,
             spec_experts: 64,
             spec_read_mib: 96.0,
             spec_useful: 40,
@@ -179,7 +195,8 @@ mod tests {
             io_trace: true,
             ..RunConfig::default()
         };
-        let done = Done { cache_resizes: 0, io_rate_mib_s: -1.0, ..done() };
+        let done =
+            Done { cache_resizes: 0, io_rate_mib_s: -1.0, prefill_io_rate_mib_s: -1.0, ..done() };
         insta::assert_snapshot!(summary(&done, &config));
     }
 

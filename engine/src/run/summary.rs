@@ -111,10 +111,8 @@ impl Totals {
             prefix: report.prefix.as_str().to_owned(),
             logits_sha256: report.logits_sha256.clone(),
             io_wait_s_tok: measured(per_token(seconds(self.sum.io_wait_ns))),
-            io_rate_mib_s: match seconds(self.sum.io_active_ns) {
-                active_s if active_s > 0.0 => mib(self.sum.device_read_bytes) / active_s,
-                _ => -1.0,
-            },
+            io_rate_mib_s: io_rate(&self.sum),
+            prefill_io_rate_mib_s: prefill.map_or(-1.0, |p| io_rate(&p.cost)),
             spec_experts: self.sum.speculated,
             spec_read_mib: mib(self.sum.speculated_bytes),
             spec_useful: self.sum.speculated_hits,
@@ -126,6 +124,8 @@ impl Totals {
             dense_read_s: load.map_or(0.0, |l| seconds(l.dense_read_ns)),
             dense_read_mib: load.map_or(0.0, |l| mib(l.dense_read_bytes)),
             load_expert_read_mib: load.map_or(0.0, |l| mib(l.expert_read_bytes)),
+            preloaded_mib: load.map_or(0.0, |l| mib(l.preloaded_bytes)),
+            preload_s: load.map_or(0.0, |l| seconds(l.preload_ns)),
             event_room_mib: load.map_or(0.0, |l| mib(l.event_room_bytes)),
             peak_cache_mib: mib(report.peak_cache_bytes),
             peak_event_mib: mib(report.peak_event_bytes),
@@ -155,6 +155,14 @@ fn io_engine(used: &IoEngineUsed) -> String {
             format!("pread (io_uring is not available: {reason})")
         }
         IoEngineUsed::NotApplicable => "not applicable".into(),
+    }
+}
+
+/// MiB/s while any read was outstanding; -1 = none was.
+fn io_rate(cost: &Cost) -> f64 {
+    match seconds(cost.io_active_ns) {
+        active_s if active_s > 0.0 => mib(cost.device_read_bytes) / active_s,
+        _ => -1.0,
     }
 }
 

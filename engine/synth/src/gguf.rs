@@ -16,6 +16,7 @@ pub(crate) enum Value {
     Str(String),
     U32s(Vec<u32>),
     I32s(Vec<i32>),
+    U64s(Vec<u64>),
     Bools(Vec<bool>),
     Strs(Vec<String>),
 }
@@ -82,6 +83,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         }
         Value::U32s(v) => put_array(out, 4, v, |out, x| out.extend(x.to_le_bytes())),
         Value::I32s(v) => put_array(out, 5, v, |out, x| out.extend(x.to_le_bytes())),
+        Value::U64s(v) => put_array(out, 10, v, |out, x| out.extend(x.to_le_bytes())),
         Value::Bools(v) => put_array(out, 7, v, |out, x| out.push(u8::from(*x))),
         Value::Strs(v) => put_array(out, 8, v, |out, x| put_str(out, x)),
     }

@@ -1,6 +1,7 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
 mod chat;
+mod compare;
 mod completions;
 mod report;
 mod run;
@@ -30,6 +31,7 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Report(report::Args),
+    Compare(compare::Args),
     Chat(chat::Args),
     Completions(completions::Args),
 }
@@ -44,6 +46,7 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Completions(args) => completions::run(&args),
         }

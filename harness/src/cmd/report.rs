@@ -10,15 +10,20 @@ use crate::results;
 #[command(after_help = "\
 Rebuilds DIR/data/*.parquet from the traces that are still there, then DIR/report.md and DIR/plots/.
 
-Example:
-  bmoe report runs/quickstart-20261130-160000")]
+Examples:
+  bmoe report runs/quickstart-20261130-160000
+  bmoe report runs/quickstart-20261130-160000 --warmup-tokens 16")]
 pub(super) struct Args {
     /// A folder that `bmoe run` made
     dir: PathBuf,
+    /// Add a table of the steady state, without the first so many tokens of each run [default: the
+    /// matrix's warmup_tokens, if it has any]
+    #[arg(long, value_name = "N")]
+    warmup_tokens: Option<usize>,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let rendered = results::render(&args.dir)?;
+    let rendered = results::render_with(&args.dir, args.warmup_tokens)?;
     rendered.print();
     Ok(())
 }

@@ -250,7 +250,13 @@ impl Selection {
     /// Whether the cell is chosen.
     #[must_use]
     pub fn selects(&self, cell: &Cell) -> bool {
-        let label = format!("{}: {}", cell.model, cell.name).to_lowercase();
-        label.contains(&self.text) || self.regex.is_match(&label) || self.regex.is_match(&cell.id)
+        self.selects_named(&cell.model, &cell.name, &cell.id)
+    }
+
+    /// The same of a cell that is known by its names only.
+    #[must_use]
+    pub fn selects_named(&self, model: &str, name: &str, id: &str) -> bool {
+        let label = format!("{model}: {name}").to_lowercase();
+        label.contains(&self.text) || self.regex.is_match(&label) || self.regex.is_match(id)
     }
 }

@@ -52,6 +52,10 @@ pub struct Matrix {
     /// When a run may begin.
     #[serde(default)]
     pub gate: GateTable,
+    /// Tokens at the start of each run that the report's steady state is without; the report reads it from
+    /// the result folder's copy of the matrix.
+    #[serde(default)]
+    pub warmup_tokens: u32,
     /// The models; every cell is run on each of them.
     #[serde(rename = "model", default)]
     pub models: Vec<Model>,

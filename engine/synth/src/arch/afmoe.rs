@@ -25,10 +25,5 @@ pub(super) const SPEC: Spec = Spec {
 
 fn layer(b: &mut Builder<'_>, layer: u32) {
     b.standard_layer(layer);
-    // These norms bring what is added to the residual to their weight.
-    let hidden = [u64::from(b.shape.dims.hidden)];
-    let (attention, experts) = (0.5 * b.attention_gain(layer), b.expert_rms());
-    for (part, weight) in [("post_attention_norm", attention), ("post_ffw_norm", experts)] {
-        b.vector(format!("blk.{layer}.{part}.weight"), hidden, weight, 0.02 * weight);
-    }
+    b.norms_behind(layer, "post_attention_norm", "post_ffw_norm");
 }

@@ -43,9 +43,7 @@ pub(super) const DEEPSEEK32: Spec = Spec {
     ],
     keys: |shape, keys| {
         (SPEC.keys)(shape, keys);
-        keys.set("attention.indexer.head_count", shape.dims.extra("indexer_heads"));
-        keys.set("attention.indexer.key_length", shape.dims.extra("indexer_head_dim"));
-        keys.set("attention.indexer.top_k", shape.dims.extra("indexer_top_k"));
+        indexer_keys(shape, keys);
     },
     layer: |b, number| {
         layer(b, number);
@@ -54,8 +52,15 @@ pub(super) const DEEPSEEK32: Spec = Spec {
     ..SPEC
 };
 
+pub(super) fn indexer_keys(shape: &Shape, keys: &mut Keys) {
+    let d = &shape.dims;
+    keys.set("attention.indexer.head_count", d.extra("indexer_heads"));
+    keys.set("attention.indexer.key_length", d.extra("indexer_head_dim"));
+    keys.set("attention.indexer.top_k", d.extra("indexer_top_k"));
+}
+
 /// Random scores of all earlier tokens.
-fn indexer(b: &mut Builder<'_>, layer: u32) {
+pub(super) fn indexer(b: &mut Builder<'_>, layer: u32) {
     let d = &b.shape.dims;
     let (hidden, q_rank) = (u64::from(d.hidden), u64::from(d.extra("q_lora_rank")));
     let (heads, dim) = (u64::from(d.extra("indexer_heads")), d.extra("indexer_head_dim"));
@@ -87,13 +92,18 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
     b.feed_forward(layer);
 }
 
-/// Random latent attention (without a query rank: a query projection of full rank), whose output has the root mean square of a later layer's.
+/// Random latent attention (without a query rank: a query projection of full rank), whose output has the root
+/// mean square of a later layer's.
 pub(super) fn latent_attention(b: &mut Builder<'_>, layer: u32) {
+    latent_attention_of_rank(b, layer, b.shape.dims.extra("kv_lora_rank"));
+}
+
+/// The same with a key/value rank of the layer's own.
+pub(super) fn latent_attention_of_rank(b: &mut Builder<'_>, layer: u32, kv_rank: u32) {
     let d = &b.shape.dims;
     let wide = |n: u32| u64::from(n);
     let (hidden, heads, head_dim) = (wide(d.hidden), wide(d.heads), wide(d.head_dim));
-    let (q_rank, kv_rank) = (d.extra("q_lora_rank"), d.extra("kv_lora_rank"));
-    let rope = wide(d.extra("rope_dim"));
+    let (q_rank, rope) = (d.extra("q_lora_rank"), wide(d.extra("rope_dim")));
     if q_rank > 0 {
         b.mixer(layer, "attn_q_a.weight", [hidden, wide(q_rank)], 1.0);
         b.layer_norm(layer, "attn_q_a_norm", q_rank);

@@ -8,7 +8,7 @@ use crate::fill::Fill;
 use crate::{Shape, WeightType};
 
 /// Residual streams; llama.cpp knows no other number.
-const STREAMS: u64 = 4;
+pub(super) const STREAMS: u64 = 4;
 /// Tokens that an entry of the fine and of the coarse compressed cache stands for.
 const FINE: u32 = 4;
 const COARSE: u32 = 128;
@@ -69,7 +69,7 @@ fn ratio(shape: &Shape, layer: u32) -> u32 {
 
 /// The weights of a hyper-connection: a projection of all streams, and `scales` scales and a base for the
 /// `outputs` that it gives.
-fn connection(b: &mut Builder<'_>, name: &str, outputs: u64, scales: u64) {
+pub(super) fn connection(b: &mut Builder<'_>, name: &str, outputs: u64, scales: u64) {
     let wide = STREAMS * u64::from(b.shape.dims.hidden);
     let fill = Fill::Around { mean: 0.0, std: 1.0 / (wide as f32).sqrt() };
     b.push(format!("{name}_fn.weight"), [wide, outputs], WeightType::F32, fill);

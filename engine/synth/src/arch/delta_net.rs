@@ -50,13 +50,17 @@ fn common_keys(shape: &Shape, keys: &mut Keys) {
     keys.set("ssm.group_count", d.extra("linear_k_heads"));
 }
 
+/// Prediction layers have full attention.
+pub(super) fn is_linear(shape: &Shape, layer: u32) -> bool {
+    layer < shape.dims.layers
+        && !(layer + 1).is_multiple_of(shape.dims.extra("attention_every").max(1))
+}
+
 fn layer(b: &mut Builder<'_>, layer: u32) {
-    let d = &b.shape.dims;
-    let (hidden, every) = (d.hidden, d.extra("attention_every").max(1));
-    let linear = layer < d.layers && !(layer + 1).is_multiple_of(every);
+    let hidden = b.shape.dims.hidden;
     b.layer_norm(layer, "attn_norm", hidden);
     b.layer_norm(layer, "post_attention_norm", hidden);
-    if linear {
+    if is_linear(b.shape, layer) {
         linear_attention(b, layer)
     } else {
         gated_attention(b, layer)
@@ -65,7 +69,7 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
 }
 
 /// Attention whose query projection also gives a gate for every output.
-fn gated_attention(b: &mut Builder<'_>, layer: u32) {
+pub(super) fn gated_attention(b: &mut Builder<'_>, layer: u32) {
     let d = &b.shape.dims;
     let (hidden, head_dim) = (u64::from(d.hidden), d.head_dim);
     let q_len = u64::from(d.heads * head_dim);
@@ -78,7 +82,7 @@ fn gated_attention(b: &mut Builder<'_>, layer: u32) {
     b.layer_norm(layer, "attn_k_norm", head_dim);
 }
 
-fn linear_attention(b: &mut Builder<'_>, layer: u32) {
+pub(super) fn linear_attention(b: &mut Builder<'_>, layer: u32) {
     let d = &b.shape.dims;
     let (hidden, head_dim) = (u64::from(d.hidden), d.extra("linear_head_dim"));
     let (k_heads, v_heads) = (d.extra("linear_k_heads"), d.extra("linear_v_heads"));

@@ -55,6 +55,11 @@ impl Builder<'_> {
         let d = &self.shape.dims;
         let (hidden, ffn, experts) =
             (u64::from(d.hidden), u64::from(d.expert_ffn), u64::from(d.experts));
+        // What experts take and give, where that is not the residual.
+        let wide = match d.extra("expert_latent") {
+            0 => hidden,
+            latent => u64::from(latent),
+        };
         let router = Fill::Rows(Rows::Router);
         self.push(
             format!("blk.{layer}.ffn_gate_inp.weight"),
@@ -66,23 +71,40 @@ impl Builder<'_> {
         let name = |part: &str| format!("blk.{layer}.ffn_{part}");
         let in_type = self.shape.types.expert_gate_up.at(layer);
         let down_type = self.shape.types.expert_down.at(layer);
-        let in_std = 1.0 / (hidden as f32).sqrt();
+        let in_std = 1.0 / (wide as f32).sqrt();
         let out_std = self.down_std(ffn, self.expert_rms() / self.mixing());
         if self.spec.fused_gate_up {
-            let dims = [hidden, 2 * ffn, experts];
+            let dims = [wide, 2 * ffn, experts];
             self.push_experts(name("gate_up_exps.weight"), dims, layer, in_type, in_std);
         } else {
             let parts = ["gate_exps.weight", "up_exps.weight"];
             for part in &parts[usize::from(!self.spec.gated)..] {
-                self.push_experts(name(part), [hidden, ffn, experts], layer, in_type, in_std);
+                self.push_experts(name(part), [wide, ffn, experts], layer, in_type, in_std);
             }
         }
-        let dims = [ffn, hidden, experts];
+        let dims = [ffn, wide, experts];
         self.push_experts(name("down_exps.weight"), dims, layer, down_type, out_std);
     }
 
     /// A part of width `ffn` that every token uses: half as loud as the experts, so that routing still shows.
     pub(super) fn dense_part(&mut self, layer: u32, suffix: &str, ffn: u32) {
+        let parts = [("gate", ffn), ("up", ffn)];
+        self.dense_tensors(layer, suffix, &parts[usize::from(!self.spec.gated)..], ffn);
+        if self.spec.shared_gate {
+            // A sigmoid near one half.
+            let hidden = u64::from(self.shape.dims.hidden);
+            let std = 1.0 / (hidden as f32).sqrt();
+            self.vector(format!("blk.{layer}.ffn_gate_inp_shexp.weight"), [hidden], 0.0, std);
+        }
+    }
+
+    /// The same with gate and up in one tensor, which has the name of up.
+    pub(super) fn fused_dense_part(&mut self, layer: u32, suffix: &str, ffn: u32) {
+        self.dense_tensors(layer, suffix, &[("up", 2 * ffn)], ffn);
+    }
+
+    /// Input projections by name and width, and down.
+    fn dense_tensors(&mut self, layer: u32, suffix: &str, inputs: &[(&str, u32)], ffn: u32) {
         let (types, ffn) = (&self.shape.types, u64::from(ffn));
         let hidden = u64::from(self.shape.dims.hidden);
         let in_types = types.dense_gate_up.as_ref().unwrap_or(&types.attention);
@@ -91,13 +113,10 @@ impl Builder<'_> {
         let in_std = 1.0 / (hidden as f32).sqrt();
         let name = |part: &str| format!("blk.{layer}.ffn_{part}{suffix}.weight");
         let out_std = self.down_std(ffn, 0.5 * self.expert_rms());
-        for part in &["gate", "up"][usize::from(!self.spec.gated)..] {
-            self.push(name(part), [hidden, ffn], in_type, Fill::Random { std: in_std });
+        for &(part, width) in inputs {
+            let dims = [hidden, u64::from(width)];
+            self.push(name(part), dims, in_type, Fill::Random { std: in_std });
         }
         self.push(name("down"), [ffn, hidden], down_type, Fill::Random { std: out_std });
-        if self.spec.shared_gate {
-            // A sigmoid near one half.
-            self.vector(format!("blk.{layer}.ffn_gate_inp_shexp.weight"), [hidden], 0.0, in_std);
-        }
     }
 }

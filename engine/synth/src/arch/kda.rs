@@ -1,14 +1,16 @@
 //! Kimi Linear and Ling 3.0: Kimi delta attention (linear) in most layers, latent attention in the last of
-//! every few. Ling's has gates of full rank, and its latent attention has one, too.
+//! every few. Ling's has gates of full rank, and its latent attention has one, too. Kimi K3 and GLM-5.3-Flash
+//! have the linear part in common with them.
 
 use super::Builder;
 use super::deepseek2::{latent_attention, latent_keys};
+use super::keys::Keys;
 use super::spec::{Has, Shared, Spec};
 use super::standard::gating;
 use crate::{Arch, Shape};
 
 /// Tokens that the convolutions in front of linear attention see.
-const CONV_TOKENS: u32 = 4;
+pub(super) const CONV_TOKENS: u32 = 4;
 
 pub(super) const BAILINGMOE3: Spec = Spec {
     dense_ffn: Has::Always,
@@ -22,7 +24,7 @@ pub(super) const BAILINGMOE3: Spec = Spec {
     shared: Shared::Counted,
     keys: |shape, keys| {
         latent_keys(shape, keys);
-        keys.set_per_layer("attention.head_count_kv", shape, |l| u32::from(!is_linear(shape, l)));
+        linear_head_counts(shape, keys);
         keys.set("ssm.conv_kernel", CONV_TOKENS);
         keys.set("kda.head_dim", shape.dims.extra("linear_head_dim"));
         keys.set("kda.safe_gate", true);
@@ -36,7 +38,7 @@ pub(super) const BAILINGMOE3: Spec = Spec {
 };
 
 /// Prediction layers have latent attention.
-fn is_linear(shape: &Shape, layer: u32) -> bool {
+pub(super) fn is_linear(shape: &Shape, layer: u32) -> bool {
     layer < shape.dims.layers
         && !(layer + 1).is_multiple_of(shape.dims.extra("attention_every").max(1))
 }
@@ -49,7 +51,7 @@ pub(super) const KIMI_LINEAR: Spec = Spec {
     shared: Shared::Counted,
     keys: |shape, keys| {
         latent_keys(shape, keys);
-        keys.set_per_layer("attention.head_count_kv", shape, |l| u32::from(!is_linear(shape, l)));
+        linear_head_counts(shape, keys);
         keys.set("ssm.conv_kernel", CONV_TOKENS);
         keys.set("kda.head_dim", shape.dims.extra("linear_head_dim"));
         keys.set("expert_gating_func", gating::SIGMOID);
@@ -59,9 +61,9 @@ pub(super) const KIMI_LINEAR: Spec = Spec {
     ..Spec::STANDARD
 };
 
-/// Whether an architecture's gates go through a head's width, and its latent attention has none.
-fn low_rank(shape: &Shape) -> bool {
-    shape.arch == Arch::KimiLinear
+/// Key/value heads, of which linear layers have none: it is how llama.cpp knows them.
+pub(super) fn linear_head_counts(shape: &Shape, keys: &mut Keys) {
+    keys.set_per_layer("attention.head_count_kv", shape, |l| u32::from(!is_linear(shape, l)));
 }
 
 fn layer(b: &mut Builder<'_>, layer: u32) {
@@ -72,7 +74,7 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
         linear_attention(b, layer);
     } else {
         latent_attention(b, layer);
-        if !low_rank(b.shape) {
+        if b.shape.arch == Arch::BailingMoe3 {
             b.mixer(layer, "attn_gate.weight", [u64::from(hidden), heads], 1.0);
         }
     }
@@ -80,7 +82,9 @@ fn layer(b: &mut Builder<'_>, layer: u32) {
     b.feed_forward(layer);
 }
 
-fn linear_attention(b: &mut Builder<'_>, layer: u32) {
+/// Kimi delta attention. Projections of decay and gate have full rank in Ling's, that of the gate in Kimi K3's,
+/// too; the others go through a head's width.
+pub(super) fn linear_attention(b: &mut Builder<'_>, layer: u32) {
     let d = &b.shape.dims;
     let (hidden, head_dim) = (u64::from(d.hidden), d.extra("linear_head_dim"));
     let heads = u64::from(d.heads);
@@ -91,20 +95,27 @@ fn linear_attention(b: &mut Builder<'_>, layer: u32) {
         b.vector(name(&format!("ssm_conv1d_{part}.weight")), dims, 0.0, 0.5);
         b.mixer(layer, &format!("attn_{part}.weight"), [hidden, inner], 1.0);
     }
+    let arch = b.shape.arch;
     for part in ["ssm_f", "ssm_g"] {
-        if low_rank(b.shape) {
+        if arch == Arch::BailingMoe3 {
+            b.mixer(layer, &format!("{part}_a.weight"), [hidden, inner], 1.0);
+        } else if arch == Arch::KimiK3 && part == "ssm_g" {
+            b.mixer(layer, "ssm_g.weight", [hidden, inner], 1.0);
+        } else {
             let narrow = u64::from(head_dim);
             b.mixer(layer, &format!("{part}_a.weight"), [hidden, narrow], 1.0);
             b.mixer(layer, &format!("{part}_b.weight"), [narrow, inner], 1.0);
-        } else {
-            b.mixer(layer, &format!("{part}_a.weight"), [hidden, inner], 1.0);
         }
     }
     b.mixer(layer, "ssm_beta.weight", [hidden, heads], 1.0);
-    // What is left of the state after a token: exp(-5 times the sigmoid of a times about dt) in Ling's, in
-    // Kimi's exp(a times the softplus of about dt).
-    let a = if low_rank(b.shape) { -1.0 } else { 1.0 };
-    b.vector(name("ssm_a"), [1, heads], a, 0.1);
+    // What is left of the state after a token: exp(-5 times the sigmoid of a times about dt) in Ling's and, with
+    // the other sign of a, in Kimi K3's; in the others' exp(a times the softplus of about dt).
+    let a = if arch == Arch::BailingMoe3 { 1.0 } else { -1.0 };
+    let dims = match arch {
+        Arch::BailingMoe3 | Arch::KimiLinear => vec![1, heads],
+        _ => vec![heads],
+    };
+    b.vector(name("ssm_a"), dims, a, 0.1);
     b.vector(name("ssm_dt.bias"), [inner], -3.0, 0.5);
     b.layer_norm(layer, "ssm_norm", head_dim);
     b.mixer(layer, "attn_output.weight", [inner, hidden], b.mixer_gain());

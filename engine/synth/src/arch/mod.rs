@@ -8,16 +8,24 @@ mod attention;
 mod deepseek2;
 mod deepseek4;
 mod delta_net;
+mod dots3note;
 mod ffn;
 mod gemma4;
+mod glm5_next;
 mod gpt_oss;
+mod granite_swa;
+mod grok;
 mod grovemoe;
+mod hy_v4;
 mod jamba;
 mod kda;
 mod keys;
+mod kimi_k3;
 mod lfm2moe;
 mod mamba2;
+mod minimax;
 mod phimoe;
+mod qwen4exp;
 mod spec;
 mod standard;
 
@@ -153,6 +161,26 @@ architectures! {
     Arctic = "arctic" => standard::ARCTIC,
     /// GroveMoE: chunk experts beside the others.
     GroveMoe = "grovemoe" => grovemoe::SPEC,
+    /// Grok: a dense part beside the experts, norms behind both.
+    Grok = "grok" => grok::SPEC,
+    /// Granite with sliding windows: attention sinks, fused gate+up experts.
+    GraniteSwa = "granite_swa" => granite_swa::SPEC,
+    /// dots.note: latent attention over windows, and to the tokens that an indexer picks.
+    Dots3Note = "dots3note" => dots3note::SPEC,
+    /// Hunyuan 4: hyper-connections, gated latent attention to the tokens that an indexer picks.
+    HyV4 = "hy_v4" => hy_v4::SPEC,
+    /// MiniMax-M3: attention to the blocks of tokens that an indexer picks.
+    MiniMaxM3 = "minimax-m3" => minimax::M3,
+    /// MiniMax-Text-01: linear attention in most layers.
+    MiniMax01 = "minimax-01" => minimax::M01,
+    /// Kimi K3: linear and latent attention, experts in a narrower space.
+    KimiK3 = "kimi-k3" => kimi_k3::SPEC,
+    /// GLM-5.3-Flash: hyper-connections, linear attention, latent attention to pools of tokens.
+    Glm5Next = "glm5-next" => glm5_next::SPEC,
+    /// Qwen4 (experimental): hyper-connections, linear attention, attention to blocks of tokens.
+    Qwen4Exp = "qwen4exp" => qwen4exp::SPEC,
+    /// MiniCPM MoE.
+    MiniCpm = "minicpm" => standard::MINICPM,
 }
 
 /// How strongly the last norm passes the ranges that don't belong to the token, so that the output head
@@ -181,7 +209,7 @@ pub(crate) fn tensors(shape: &Shape) -> Vec<TensorInfo> {
     for layer in 0..shape.dims.blocks() {
         (spec.layer)(&mut b, layer);
         if layer >= shape.dims.layers {
-            b.prediction_tensors(layer);
+            (spec.prediction_tensors)(&mut b, layer);
         }
     }
     (spec.after_layers)(&mut b);
@@ -195,7 +223,9 @@ pub(crate) fn tensors(shape: &Shape) -> Vec<TensorInfo> {
             rest: fill::tied_gain(shape, r) / scale,
         },
     };
-    b.push(format!("{}.weight", spec.output_norm), [hidden], WeightType::F32, norm);
+    if !spec.output_norm.is_empty() {
+        b.push(format!("{}.weight", spec.output_norm), [hidden], WeightType::F32, norm);
+    }
     if let Some(ty) = shape.types.output {
         b.push("output.weight", [hidden, vocab], ty, Fill::Rows(Rows::Output));
     }
@@ -279,6 +309,15 @@ impl Builder<'_> {
         self.norm(format!("blk.{layer}.{part}.weight"), len);
     }
 
+    /// Norms behind attention and experts, which bring what is added to the residual to their weight.
+    fn norms_behind(&mut self, layer: u32, attention: &str, experts: &str) {
+        let hidden = [u64::from(self.shape.dims.hidden)];
+        let weights = [(attention, 0.5 * self.attention_gain(layer)), (experts, self.expert_rms())];
+        for (part, weight) in weights {
+            self.vector(format!("blk.{layer}.{part}.weight"), hidden, weight, 0.02 * weight);
+        }
+    }
+
     /// A decoder layer of the usual kind.
     fn standard_layer(&mut self, layer: u32) {
         self.layer_norm(layer, "attn_norm", self.shape.dims.hidden);
@@ -289,7 +328,7 @@ impl Builder<'_> {
         self.feed_forward(layer);
     }
 
-    /// What a layer for multi-token prediction has beside a decoder layer's tensors.
+    /// What a layer for multi-token prediction usually has beside a decoder layer's tensors.
     fn prediction_tensors(&mut self, layer: u32) {
         let hidden = self.shape.dims.hidden;
         let wide = u64::from(hidden);

@@ -94,7 +94,7 @@ pub(crate) struct Spec {
     pub normalised: bool,
     /// Root mean square of `activation(gate) * up` for unit normal inputs.
     pub activation_rms: f32,
-    /// The norm in front of the output head.
+    /// The norm in front of the output head; empty = it is among `after_layers`.
     pub output_norm: &'static str,
     /// The same of a prediction layer.
     pub prediction_norm: &'static str,
@@ -105,6 +105,8 @@ pub(crate) struct Spec {
     pub before_layers: fn(&mut Builder<'_>),
     /// A layer's tensors.
     pub layer: fn(&mut Builder<'_>, u32),
+    /// What a layer for multi-token prediction has beside a decoder layer's tensors.
+    pub prediction_tensors: fn(&mut Builder<'_>, u32),
     /// Tensors behind the last layer's.
     pub after_layers: fn(&mut Builder<'_>),
 }
@@ -144,6 +146,7 @@ impl Spec {
         keys: |_, _| {},
         before_layers: |_| {},
         layer: |b, layer| b.standard_layer(layer),
+        prediction_tensors: |b, layer| b.prediction_tensors(layer),
         after_layers: |_| {},
     };
 }

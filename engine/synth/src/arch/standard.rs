@@ -105,6 +105,16 @@ pub(super) const LLAMA4: Spec = Spec {
 
 pub(super) const LLAMA: Spec = Spec { neighbour_pairs: true, ..Spec::STANDARD };
 
+pub(super) const MINICPM: Spec = Spec {
+    neighbour_pairs: true,
+    keys: |_, keys| {
+        keys.set("logit_scale", 1.0);
+        keys.set("residual_scale", 1.0);
+        keys.set("embedding_scale", 1.0);
+    },
+    ..Spec::STANDARD
+};
+
 pub(super) const QWEN3VLMOE: Spec = Spec {
     qk_norm: QkNorm::PerHead,
     keys: |shape, keys| {
@@ -318,7 +328,7 @@ pub(super) fn period(shape: &Shape) -> u32 {
 }
 
 /// Which layers see their window only.
-fn window_pattern(shape: &Shape, keys: &mut Keys) {
+pub(super) fn window_pattern(shape: &Shape, keys: &mut Keys) {
     let layers = 0..shape.dims.blocks();
     let windowed: Vec<bool> = layers.map(|l| is_windowed(shape, l)).collect();
     keys.set("attention.sliding_window_pattern", windowed);

@@ -71,6 +71,7 @@ impl Cursor<'_> {
             5 => i32::from_le_bytes(self.take()).into(),
             6 => f32::from_le_bytes(self.take()).into(),
             7 => self.take::<1>()[0].into(),
+            10 => self.u64() as f64,
             other => panic!("value type {other} is not one that the writer uses"),
         }
     }
