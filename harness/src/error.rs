@@ -18,15 +18,12 @@ const FAILED: u8 = 1;
 const REFUSED: u8 = 3;
 /// A matrix is done, but some cells aren't valid.
 const NOT_ALL_VALID: u8 = 4;
-<<<<<<< HEAD
 /// A target went away in the middle of a matrix.
 const LOST: u8 = 5;
-=======
 /// A comparison found a slowdown beyond the bound that was given.
 const SLOWER: u8 = 6;
 /// A comparison has a bound, and too few runs to hold a pair to it.
 const NOT_JUDGED: u8 = 7;
->>>>>>> stats
 
 /// The table of exit codes that `--help` shows.
 pub const EXIT_CODES: &str = "\
@@ -34,14 +31,11 @@ Exit codes:
   0    done
   1    failed on the way (a full disk, a folder that cannot be written)
   2    the command line is wrong
-  3    refused before anything ran (matrix, shape, model, engine or folder)
+  3    refused before anything ran (matrix, shape, model, engine, folder or target)
   4    `bmoe run` finished, but at least one cell is not valid; results are kept
-<<<<<<< HEAD
   5    a target went away and did not come back; results so far are kept
-=======
   6    `bmoe compare --fail-above` found a pair that is worse by more than the bound
   7    `bmoe compare --fail-above` found none, and could not judge every pair
->>>>>>> stats
   130  interrupted by Ctrl-C (143 by SIGTERM); results so far are kept";
 
 /// A command that did not do all of its work.
@@ -142,16 +136,22 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Matrix(_) | Self::Refused(_) | Self::Target(_) => REFUSED,
+            Self::Matrix(_) | Self::Refused(_) => REFUSED,
             Self::Runner(RunnerError::Journal(JournalError::Held { .. })) => REFUSED,
             Self::TargetLost { .. } => LOST,
             Self::Synth(error) | Self::Model(ModelError::Synth(error)) => match error {
                 SynthError::Io { .. } => FAILED,
                 _ => REFUSED,
             },
-            Self::Model(ModelError::Missing { .. } | ModelError::InTheWay { .. }) => REFUSED,
+            Self::Model(
+                ModelError::Missing { .. }
+                | ModelError::InTheWay { .. }
+                | ModelError::Unknown { .. },
+            ) => REFUSED,
             Self::Analysis(AnalysisError::NotAResultFolder { .. }) => REFUSED,
+            Self::Target(TargetError::Unusable { .. } | TargetError::NoSpace { .. }) => REFUSED,
             Self::Engine(_)
+            | Self::Target(_)
             | Self::Model(ModelError::Io { .. })
             | Self::Runner(_)
             | Self::Analysis(_)

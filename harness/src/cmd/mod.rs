@@ -1,8 +1,11 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
 mod chat;
+mod clean;
 mod compare;
 mod completions;
+mod devices;
+mod doctor;
 mod report;
 mod run;
 mod synth;
@@ -33,6 +36,9 @@ enum Command {
     Report(report::Args),
     Compare(compare::Args),
     Chat(chat::Args),
+    Devices(devices::Args),
+    Doctor(doctor::Args),
+    Clean(clean::Args),
     Completions(completions::Args),
 }
 
@@ -48,6 +54,9 @@ impl Cli {
             Command::Report(args) => report::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Chat(args) => chat::run(&args),
+            Command::Devices(args) => devices::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Clean(args) => clean::run(&args),
             Command::Completions(args) => completions::run(&args),
         }
     }

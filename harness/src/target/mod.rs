@@ -3,7 +3,9 @@
 //! A [`Target`] can do few things: run a command, take a file, give one back. Everything that the harness does
 //! with an engine is made of these, so this machine, a phone and a test's fake differ in nothing else.
 
+mod adb;
 mod local;
+mod name;
 
 use std::ffi::OsString;
 use std::io;
@@ -11,13 +13,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bmoe_analysis::result_set::Environment;
 use sha2::{Digest, Sha256};
 
+use crate::adb::Server;
 use crate::error::Error;
 use crate::runner::Exit;
 
+pub use adb::{AdbTarget, HOME};
 pub use local::{LocalTarget, local_home};
+pub use name::{TargetName, UnknownTarget, is_address};
 
 /// A place where engines run.
 pub trait Target: Send + Sync {
@@ -181,27 +185,17 @@ impl TargetError {
     }
 }
 
-/// The target that a name stands for.
+/// The target that a name stands for. With `verify` files that are there are hashed again before they are
+/// used.
 ///
 /// # Errors
-/// It is no name of a target, or the target can't be used.
-pub fn open(name: &str) -> Result<Box<dyn Target>, Error> {
-    match name {
-        "local" => {
-            let home = local_home();
-            Ok(Box::new(LocalTarget::new(&home).map_err(Error::io("make", &home))?))
-        }
-        _ => Err(Error::Refused(format!(
-            "{name:?} is no target; expected `local`, `adb`, `adb:SERIAL` or `adb:HOST:PORT`"
-        ))),
+/// It can't be used; the message says what to do.
+pub fn open(name: &TargetName, verify: bool) -> Result<Box<dyn Target>, Error> {
+    if *name == TargetName::Local {
+        let home = local_home();
+        return Ok(Box::new(LocalTarget::new(&home).map_err(Error::io("make", &home))?));
     }
-}
-
-/// What results of a target depend on. `here` is this machine, and what is the same everywhere.
-///
-/// # Errors
-/// The target can't be reached.
-pub fn environment(target: &dyn Target, here: &Environment) -> Result<Environment, Error> {
-    let _ = target;
-    Ok(here.clone())
+    let server = Server::from_environment().map_err(|e| Error::Refused(e.to_string()))?;
+    server.start().map_err(|e| Error::Refused(e.to_string()))?;
+    Ok(Box::new(AdbTarget::connect(server, name)?.with_verify(verify)))
 }

@@ -1,6 +1,7 @@
 //! One target's part of a matrix: its files, its result folder, its runs.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,12 +9,15 @@ use bmoe_analysis::result_set::{Environment, ModelFile};
 use bmoe_supervise::Lock;
 
 use super::prepare;
+use crate::engine;
+use crate::environment::ANSWER_LIMIT;
 use crate::error::Error;
+use crate::facts::{self, Facts};
 use crate::matrix::{Matrix, Schedule};
 use crate::models::{self, Located};
 use crate::results;
 use crate::runner::{Interrupt, Observer, Placed, Runner, Summary, SupervisedExecutor, Work};
-use crate::target::{StagedFile, Target, local_home};
+use crate::target::{Command, StagedFile, Target, local_home};
 
 /// What all targets of a matrix share.
 pub(super) struct Shared<'a> {
@@ -23,7 +27,8 @@ pub(super) struct Shared<'a> {
     pub(super) work: &'a Work,
     pub(super) located: &'a [Located],
     pub(super) models: &'a [ModelFile],
-    pub(super) engine: &'a Path,
+    /// This machine, and what is the same everywhere.
+    pub(super) here: &'a Environment,
     pub(super) interrupt: &'a Interrupt,
 }
 
@@ -50,34 +55,59 @@ pub(super) struct Staged {
     profiles: Placed,
 }
 
+/// What a target is, and the engine for it on this machine.
+pub(super) struct Chosen {
+    pub(super) engine: PathBuf,
+    /// Which build it is, where there are several.
+    variant: Option<&'static str>,
+    facts: Option<Facts>,
+}
+
+/// Finds the engine that suits a target.
+pub(super) fn choose(target: &dyn Target, given: Option<&Path>) -> Result<Chosen, Error> {
+    if target.name() == "local" {
+        return Ok(Chosen { engine: engine::find(given)?, variant: None, facts: None });
+    }
+    let facts = facts::gather(target, None)?;
+    let abi = facts.abi().unwrap_or("unknown");
+    let found = engine::for_device(given, &engine::device_builds()?, abi, &facts.cpu_features)?;
+    if let Some(better) = found.better {
+        eprintln!(
+            "note: {} could run the faster build {better}, which is not built; scripts/build-device.sh makes it",
+            target.name()
+        );
+    }
+    Ok(Chosen { engine: found.path, variant: found.variant, facts: Some(facts) })
+}
+
 impl Shared<'_> {
     /// Makes everything available there that the runs need.
     pub(super) fn stage(
         &self,
         target: &dyn Target,
+        engine: &Path,
         observer: &mut dyn Observer,
     ) -> Result<Staged, Error> {
+        let local = target.name() == "local";
         let mut put = |path: &Path, executable| -> Result<PathBuf, Error> {
-            let sha256 = if target.name() == "local" {
-                // What stays where it is needs no name by its content.
-                String::new()
-            } else {
-                prepare::hash(path, self.interrupt)?.1
-            };
+            // What stays where it is needs no name by its content.
+            let sha256 = if local { String::new() } else { prepare::hash(path, self.interrupt)?.1 };
             let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
             let file = StagedFile { path, sha256: &sha256, executable };
-            let staged = target.stage(&file, &mut |done| observer.sending(path, done, bytes))?;
-            Ok(staged)
+            Ok(target.stage(&file, &mut |done| observer.sending(path, done, bytes))?)
         };
-        let engine = put(self.engine, true)?;
+        let engine = put(engine, true)?;
         let mut placed = HashMap::new();
         for model in self.located {
-            let mut first = None;
-            for file in models::files(&model.path) {
-                let there = put(&file, false)?;
-                first.get_or_insert(there);
+            if !local && models::files(&model.path).len() > 1 {
+                return Err(Error::Refused(format!(
+                    "the model `{}` is split into several files, which {} can't be given; join them with \
+                     llama-gguf-split --merge",
+                    model.name,
+                    target.name()
+                )));
             }
-            placed.insert(model.name.clone(), first.unwrap_or_default());
+            placed.insert(model.name.clone(), put(&model.path, false)?);
         }
         let mut profiles = Placed::new();
         let cells = self.schedule.runs.iter().map(|run| &self.schedule.cells[run.cell]);
@@ -92,14 +122,42 @@ impl Shared<'_> {
     /// Makes the result folder, or completes one that an earlier runner began.
     pub(super) fn describe(
         &self,
+        target: &dyn Target,
+        chosen: &Chosen,
+        staged: &Staged,
         folder: &Path,
-        environment: impl FnOnce() -> Result<Environment, Error>,
     ) -> Result<(), Error> {
         if folder.join("environment.json").exists() {
             return Ok(());
         }
-        let environment = Environment { models: self.models.to_vec(), ..environment()? };
+        let mut environment = match &chosen.facts {
+            None => self.here.clone(),
+            Some(facts) => Environment {
+                engine_version: self.version(target, &staged.engine)?,
+                bmoe_commit: self.here.bmoe_commit.clone(),
+                started: self.here.started.clone(),
+                ..of_device(facts)
+            },
+        };
+        if let (Some(variant), Some(version)) = (chosen.variant, &mut environment.engine_version) {
+            version.push_str(&format!(", built for {variant}"));
+        }
+        environment.models = self.models.to_vec();
         results::create(folder, self.matrix_text, &environment)
+    }
+
+    fn version(&self, target: &dyn Target, engine: &Path) -> Result<Option<String>, Error> {
+        let command = Command::new([engine.as_os_str(), "--version".as_ref()], ANSWER_LIMIT);
+        let mut out = Vec::new();
+        let finished = target.exec(&command, &mut |piece| {
+            out.extend_from_slice(piece);
+            ControlFlow::Continue(())
+        })?;
+        if let Some(problem) = engine::cannot_run(engine, target.name(), &finished) {
+            return Err(Error::Refused(problem));
+        }
+        let out = String::from_utf8_lossy(&out);
+        Ok(out.lines().next().map(|line| line.chars().take(200).collect()))
     }
 
     /// Runs what is to be run there.
@@ -124,5 +182,19 @@ impl Shared<'_> {
             interrupt: self.interrupt.clone(),
         };
         Ok(runner.run(self.schedule, self.work, &mut executor, observer)?)
+    }
+}
+
+fn of_device(facts: &Facts) -> Environment {
+    Environment {
+        cpu: facts.soc.clone().or_else(|| facts.cpu.clone()),
+        cores: Some(facts.cores),
+        mem_total_bytes: facts.mem_total_bytes,
+        mem_available_bytes: facts.mem_available_bytes,
+        kernel: facts.kernel.clone(),
+        os: Some(facts.headline()),
+        file_system: facts.file_system.clone(),
+        huge_pages: facts.huge_pages.clone(),
+        ..Environment::default()
     }
 }

@@ -1,6 +1,7 @@
 //! `bmoe run`
 
 mod device;
+mod estimate;
 mod plan;
 mod prepare;
 mod show;
@@ -11,14 +12,14 @@ use bmoe_analysis::result_set::Environment;
 use bmoe_trace::Mode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use self::device::Shared;
+use self::device::{Chosen, Shared};
 use self::plan::Plan;
 use crate::error::Error;
 use crate::matrix::{Matrix, Order, Schedule};
 use crate::progress::Views;
 use crate::runner::{Interrupt, Observer, Summary, Work};
-use crate::target::{self, Target};
-use crate::{engine, environment, models, results};
+use crate::target::{self, Target, TargetName, UnknownTarget};
+use crate::{environment, models, results};
 
 /// Run a matrix of configurations and render the results
 #[derive(Debug, clap::Args)]
@@ -54,6 +55,9 @@ pub(super) struct Args {
     /// Where to run, once for each: `local`, `adb` or `adb:SERIAL` [default: local]
     #[arg(long, value_name = "TARGET")]
     target: Vec<String>,
+    /// Hash files again that a device has already
+    #[arg(long)]
+    verify: bool,
     /// The order of the runs [default: the matrix's]
     #[arg(long, value_parser = PossibleValuesParser::new(Order::NAMES).try_map(|name| name.parse::<Order>()))]
     order: Option<Order>,
@@ -87,10 +91,10 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let asked = args.asked()?;
     let mut schedule = asked.schedule(args)?;
     if args.list {
-        show::list(&schedule);
+        show::list(&asked.matrix, &schedule);
         return Ok(());
     }
-    let engine = engine::find(args.engine.as_deref().or(asked.plan.engine.as_deref()))?;
+    let given = args.engine.as_deref().or(asked.plan.engine.as_deref());
     if args.resume.is_none() {
         results::check_free(&asked.out)?;
     }
@@ -102,15 +106,28 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     }
     prepare::check_experts(&schedule, &located)?;
     prepare::find_profiles(&mut schedule, folder)?;
+    let targets = open_targets(&asked.plan.targets, args.verify)?;
+    let chosen = targets
+        .iter()
+        .map(|target| device::choose(target.as_ref(), given))
+        .collect::<Result<Vec<_>, _>>()?;
     if args.dry_run {
-        return show::dry_run(&schedule, &located, &engine, &asked.out);
+        let places: Vec<_> = targets
+            .iter()
+            .zip(&chosen)
+            .map(|(target, chosen)| (target.as_ref(), chosen.engine.as_path()))
+            .collect();
+        return show::dry_run(&asked.matrix, &schedule, &located, &places, &asked.out);
     }
 
     let interrupt = Interrupt::watch().map_err(Error::io("watch signals for", &asked.out))?;
-    let targets = open_targets(&asked.plan.targets)?;
     let _reserved =
         targets.iter().map(|t| device::reserve(t.as_ref())).collect::<Result<Vec<_>, _>>()?;
-    let engine_version = prepare::engine_version(&engine, &interrupt)?;
+    let local = targets.iter().position(|target| target.name() == "local");
+    let engine_version = match local {
+        Some(at) => prepare::engine_version(&chosen[at].engine, &interrupt)?,
+        None => None,
+    };
     prepare::make_models(&located, &interrupt)?;
     let model_files = prepare::describe_models(&located, &interrupt)?;
     if args.resume.is_none() {
@@ -125,11 +142,11 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         work: &asked.work,
         located: &located,
         models: &model_files,
-        engine: &engine,
+        here: &environment,
         interrupt: &interrupt,
     };
     let views = Views::new();
-    let outcomes = run_everywhere(&shared, &asked, &targets, &environment, &views);
+    let outcomes = run_everywhere(&shared, &asked, &targets, &chosen, &views);
     drop(views);
     conclude(outcomes)
 }
@@ -174,10 +191,12 @@ impl Asked {
     }
 }
 
-fn open_targets(names: &[String]) -> Result<Vec<Box<dyn Target>>, Error> {
+fn open_targets(names: &[String], verify: bool) -> Result<Vec<Box<dyn Target>>, Error> {
     let mut targets: Vec<Box<dyn Target>> = Vec::new();
     for name in names {
-        let target = target::open(name)?;
+        let name: TargetName =
+            name.parse().map_err(|e: UnknownTarget| Error::Refused(e.to_string()))?;
+        let target = target::open(&name, verify)?;
         if targets.iter().any(|other| other.name() == target.name()) {
             return Err(Error::Refused(format!(
                 "the target {} is named twice; name each device once",
@@ -201,14 +220,14 @@ fn run_everywhere(
     shared: &Shared<'_>,
     asked: &Asked,
     targets: &[Box<dyn Target>],
-    environment: &Environment,
+    chosen: &[Chosen],
     views: &Views,
 ) -> Vec<Outcome> {
-    let one = |target: &dyn Target, name: &str, observer: &mut dyn Observer| {
+    let one = |target: &dyn Target, chosen: &Chosen, name: &str, observer: &mut dyn Observer| {
         let folder = asked.plan.folder_of(&asked.out, name);
         let summary = (|| {
-            shared.describe(&folder, || target::environment(target, environment))?;
-            let staged = shared.stage(target, observer)?;
+            let staged = shared.stage(target, &chosen.engine, observer)?;
+            shared.describe(target, chosen, &staged, &folder)?;
             warn_about_texts(shared.schedule, observer);
             shared.run(target, &staged, &folder, observer)
         })();
@@ -218,12 +237,13 @@ fn run_everywhere(
         let several = targets.len() > 1;
         let workers: Vec<_> = targets
             .iter()
+            .zip(chosen)
             .zip(&asked.plan.targets)
-            .map(|(target, name)| {
+            .map(|((target, chosen), name)| {
                 let label = several.then(|| target.name().to_owned());
                 scope.spawn(move || {
                     let mut observer = views.observer(label, shared.schedule.runs.len());
-                    one(target.as_ref(), name, observer.as_mut())
+                    one(target.as_ref(), chosen, name, observer.as_mut())
                 })
             })
             .collect();
