@@ -141,11 +141,10 @@ impl Matrix {
 
         // What only a cell with a name of its own has is told by that name.
         let unnamed = configs.iter().filter(|draft| draft.name.is_none()).map(|d| &d.config);
-        let mut varying = naming::varying(&unnamed.collect::<Vec<_>>());
-        if configs.iter().all(|draft| draft.prompt.is_some()) {
-            // The prompt's own name says more than its first words.
-            varying.remove("prompt");
-        }
+        let varying = naming::varying(&unnamed.collect::<Vec<_>>());
+        // A prompt's own name says more than its first words.
+        let mut without_prompt = varying.clone();
+        without_prompt.remove("prompt");
         let mut seen = HashSet::new();
         let mut cells = Vec::new();
         for Draft { name, prompt, config } in configs {
@@ -155,9 +154,14 @@ impl Matrix {
             }
             cells.push(Cell {
                 id,
-                name: {
-                    let name = name.unwrap_or_else(|| naming::cell_name(&config, &varying));
-                    prompt.map_or(name.clone(), |prompt| format!("{name}, {prompt}"))
+                name: match (name, prompt) {
+                    (Some(name), None) => name,
+                    (None, None) => naming::cell_name(&config, &varying),
+                    (name, Some(prompt)) => {
+                        let name =
+                            name.unwrap_or_else(|| naming::cell_name(&config, &without_prompt));
+                        format!("{name}, {prompt}")
+                    }
                 },
                 model: model.name.clone(),
                 baseline: self.baseline.as_ref().is_some_and(|b| b.matches(&config)),

@@ -1,6 +1,7 @@
 //! Runs the cells of a matrix one after the other, judges and records them, and goes on where an earlier
 //! runner ended.
 
+mod across;
 mod attempt;
 mod conditions;
 mod executor;
@@ -24,6 +25,7 @@ use bmoe_trace::line::Line;
 
 use crate::matrix::{Cell, Planned, Schedule};
 
+pub use across::{judge_across, suspects};
 pub use executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Job, signal_name};
 pub use gate::GateRules;
 pub use journal::{Journal, JournalError, JournalEvent, Past, Started};

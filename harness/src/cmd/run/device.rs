@@ -16,7 +16,9 @@ use crate::facts::{self, Facts};
 use crate::matrix::{Matrix, Schedule};
 use crate::models::{self, Located};
 use crate::results;
-use crate::runner::{Interrupt, Observer, Placed, Runner, Summary, SupervisedExecutor, Work};
+use crate::runner::{
+    Interrupt, Observer, Placed, Runner, Summary, SupervisedExecutor, Work, judge_across,
+};
 use crate::target::{Command, StagedFile, Target, local_home};
 
 /// What all targets of a matrix share.
@@ -24,7 +26,6 @@ pub(super) struct Shared<'a> {
     pub(super) matrix: &'a Matrix,
     pub(super) matrix_text: &'a str,
     pub(super) schedule: &'a Schedule,
-    pub(super) work: &'a Work,
     pub(super) located: &'a [Located],
     pub(super) models: &'a [ModelFile],
     /// This machine, and what is the same everywhere.
@@ -166,6 +167,7 @@ impl Shared<'_> {
         target: &dyn Target,
         staged: &Staged,
         folder: &Path,
+        work: &Work,
         observer: &mut dyn Observer,
     ) -> Result<Summary, Error> {
         let patience = Duration::from_secs(u64::from(self.matrix.patience_s));
@@ -181,7 +183,13 @@ impl Shared<'_> {
             gate: self.matrix.gate.rules(),
             interrupt: self.interrupt.clone(),
         };
-        Ok(runner.run(self.schedule, self.work, &mut executor, observer)?)
+        let mut summary = runner.run(self.schedule, work, &mut executor, observer)?;
+        for record in judge_across(folder)? {
+            let reason = record.reason.as_deref().unwrap_or_default();
+            observer.notice(&format!("{}: {}: {reason}", record.name, record.verdict.words()));
+            summary.records.push(record);
+        }
+        Ok(summary)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod device;
 mod estimate;
+mod groups;
 mod plan;
 mod prepare;
 mod show;
@@ -15,9 +16,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use self::device::{Chosen, Shared};
 use self::plan::Plan;
 use crate::error::Error;
-use crate::matrix::{Matrix, Order, Schedule};
+use crate::matrix::{Matrix, Order, Planned, Schedule};
 use crate::progress::Views;
-use crate::runner::{Interrupt, Observer, Summary, Work};
+use crate::runner::{Interrupt, Observer, Summary, Work, suspects};
 use crate::target::{self, Target, TargetName, UnknownTarget};
 use crate::{environment, models, results};
 
@@ -49,6 +50,9 @@ pub(super) struct Args {
     /// Also repeat the runs that did not come out valid
     #[arg(long, requires = "resume")]
     only_failed: bool,
+    /// Repeat the cells that look as if the device had been busy or hot, in reversed order
+    #[arg(long, requires = "resume", conflicts_with = "only_failed")]
+    rerun_suspect: bool,
     /// Only cells whose `model: name` or id contains this text or matches it as a regular expression
     #[arg(long, value_name = "TEXT|REGEX")]
     filter: Option<String>,
@@ -84,7 +88,15 @@ struct Asked {
     matrix: Matrix,
     text: String,
     out: PathBuf,
-    work: Work,
+    what: What,
+}
+
+/// Which runs are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Rest,
+    Failed,
+    Suspect,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
@@ -139,7 +151,6 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         matrix: &asked.matrix,
         matrix_text: &asked.text,
         schedule: &schedule,
-        work: &asked.work,
         located: &located,
         models: &model_files,
         here: &environment,
@@ -148,7 +159,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let views = Views::new();
     let outcomes = run_everywhere(&shared, &asked, &targets, &chosen, &views);
     drop(views);
-    conclude(outcomes)
+    conclude(outcomes, &asked.matrix)
 }
 
 impl Args {
@@ -158,8 +169,12 @@ impl Args {
             let first = plan.targets.first().map(|target| plan.folder_of(out, target));
             let kept = first.unwrap_or_else(|| out.clone()).join("matrix.toml");
             let (matrix, text) = Matrix::load(&kept)?;
-            let work = if self.only_failed { Work::Failed } else { Work::Rest };
-            return Ok(Asked { plan, matrix, text, out: out.clone(), work });
+            let what = match (self.only_failed, self.rerun_suspect) {
+                (true, _) => What::Failed,
+                (_, true) => What::Suspect,
+                _ => What::Rest,
+            };
+            return Ok(Asked { plan, matrix, text, out: out.clone(), what });
         }
         let path = self.matrix.as_deref().unwrap_or(Path::new(""));
         let (matrix, text) = Matrix::load(path)?;
@@ -176,11 +191,38 @@ impl Args {
             targets,
         };
         let out = self.out.clone().unwrap_or_else(|| default_out(&matrix.name));
-        Ok(Asked { plan, matrix, text, out, work: Work::Rest })
+        Ok(Asked { plan, matrix, text, out, what: What::Rest })
     }
 }
 
 impl Asked {
+    /// The runs in one result folder.
+    fn work_in(
+        &self,
+        folder: &Path,
+        schedule: &Schedule,
+        observer: &mut dyn Observer,
+    ) -> Result<Work, Error> {
+        Ok(match self.what {
+            What::Rest => Work::Rest,
+            What::Failed => Work::Failed,
+            What::Suspect => {
+                let suspects = suspects(folder)?;
+                if suspects.is_empty() {
+                    observer.notice("nothing in the results is suspect");
+                }
+                for (_, evidence) in &suspects {
+                    observer.notice(&format!("suspect: {evidence}"));
+                }
+                let is_suspect = |run: &&Planned| {
+                    suspects.iter().any(|(id, _)| *id == schedule.cells[run.cell].id)
+                };
+                // What moves when the order is reversed was the device.
+                Work::Again(schedule.runs.iter().rev().filter(is_suspect).copied().collect())
+            }
+        })
+    }
+
     fn schedule(&self, args: &Args) -> Result<Schedule, Error> {
         let order = self.plan.order.unwrap_or(self.matrix.order);
         let seed = self.plan.seed.unwrap_or(self.matrix.seed);
@@ -229,7 +271,8 @@ fn run_everywhere(
             let staged = shared.stage(target, &chosen.engine, observer)?;
             shared.describe(target, chosen, &staged, &folder)?;
             warn_about_texts(shared.schedule, observer);
-            shared.run(target, &staged, &folder, observer)
+            let work = asked.work_in(&folder, shared.schedule, observer)?;
+            shared.run(target, &staged, &folder, &work, observer)
         })();
         Outcome { target: target.name().to_owned(), folder, summary }
     };
@@ -253,14 +296,14 @@ fn run_everywhere(
 }
 
 /// Renders whatever there is, and says how it went.
-fn conclude(outcomes: Vec<Outcome>) -> Result<(), Error> {
+fn conclude(outcomes: Vec<Outcome>, matrix: &Matrix) -> Result<(), Error> {
     let several = outcomes.len() > 1;
     let mut worst = Ok(());
     for Outcome { target, folder, summary } in outcomes {
         if several {
             println!("== {target}");
         }
-        let came = summary.and_then(|summary| conclude_one(&summary, &folder));
+        let came = summary.and_then(|summary| conclude_one(&summary, &folder, matrix));
         if let Err(error) = came {
             // The last error is the program's; the others are told here.
             if let Err(earlier) = std::mem::replace(&mut worst, Err(error)) {
@@ -271,11 +314,12 @@ fn conclude(outcomes: Vec<Outcome>) -> Result<(), Error> {
     worst
 }
 
-fn conclude_one(summary: &Summary, out: &Path) -> Result<(), Error> {
+fn conclude_one(summary: &Summary, out: &Path, matrix: &Matrix) -> Result<(), Error> {
     // The results are there even when rendering them fails.
     let rendered = (!summary.records.is_empty()).then(|| results::render(out)).transpose();
     if let Ok(Some(rendered)) = &rendered {
         rendered.print();
+        groups::print(matrix, out)?;
     }
     println!("results  {}", out.display());
     rendered?;
