@@ -95,7 +95,7 @@ fn a_run_leaves_its_output_its_samples_and_how_it_ended() {
             && all.last() == Some(&Followed::Status(status.clone()))
     );
     let Some(Followed::At(end)) = all.iter().rev().nth(1) else { panic!("{all:?}") };
-    assert_eq!(end.lines, 21);
+    assert_eq!(end.lines, 20);
     assert_eq!(
         followed(&options.folder, *end),
         [Followed::At(*end), Followed::Status(status.clone())]
