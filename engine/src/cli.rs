@@ -6,7 +6,9 @@ use bmoe_engine::EngineError;
 use bmoe_supervise::command::DeviceCommand;
 use bmoe_trace::RunConfig;
 use bmoe_trace::config::{ComputeTrace, DenseWeights, Mode};
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cmd::iobench::IoBench;
 use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
@@ -22,6 +24,49 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (llama-cpp-sys-2 0.1.
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The command line, or the end of the process.
+    pub(crate) fn read() -> Self {
+        let mut command = Self::command();
+        let matches = command.get_matches_mut();
+        if let Some((name, given)) = matches.subcommand() {
+            let beside = settings_beside_config(&command, name, given);
+            if !beside.is_empty() {
+                let message = format!(
+                    "--config describes the whole run, so {} can't be given beside it; write it into that \
+                     file, or leave --config out",
+                    beside.join(", ")
+                );
+                command.error(ErrorKind::ArgumentConflict, message).exit();
+            }
+        }
+        Self::from_arg_matches(&matches).unwrap_or_else(|e| e.exit())
+    }
+}
+
+/// The settings that were given beside `--config`. (As a conflict of its own, clap would name all settings there
+/// are.)
+fn settings_beside_config(
+    command: &clap::Command,
+    name: &str,
+    given: &clap::ArgMatches,
+) -> Vec<String> {
+    let Some(command) = command.find_subcommand(name) else { return Vec::new() };
+    if !given.try_contains_id("config").unwrap_or(false) {
+        return Vec::new();
+    }
+    let settings = command.get_groups().find(|group| group.get_id() == "settings");
+    settings
+        .into_iter()
+        .flat_map(ArgGroup::get_args)
+        .filter(|id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine))
+        .filter_map(|id| {
+            let arg = command.get_arguments().find(|arg| arg.get_id() == id)?;
+            Some(format!("--{}", arg.get_long()?))
+        })
+        .collect()
 }
 
 #[derive(Debug, Subcommand)]
@@ -115,7 +160,7 @@ pub(crate) struct RunArgs {
     )]
     model: Option<PathBuf>,
     /// A run described by one TOML file, in the place of the options that describe it
-    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where the experts' weights are
     #[arg(long, value_parser = one_of::<Mode>(Mode::NAMES), default_value = "stream", group = "settings",

@@ -18,12 +18,11 @@ use bmoe_engine::run::{
 use bmoe_engine::serve::serve;
 use bmoe_trace::RunConfig;
 use bmoe_trace::line::{ErrorLine, Line};
-use clap::Parser;
 use cli::{Command, RunArgs};
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let (result, lines) = match &cli::Cli::parse().command {
+    let (result, lines) = match &cli::Cli::read().command {
         Command::Device(command) => {
             (command.run().map_err(|e| EngineError::Config(e.to_string())), false)
         }

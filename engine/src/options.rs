@@ -29,7 +29,7 @@ pub(crate) struct CacheArgs {
     /// Expert cache in MiB, or auto; 0 = no cache
     #[arg(long, value_name = "MIB|auto", default_value_t = CacheBudget::OFF, group = "settings")]
     pub(crate) cache_mb: CacheBudget,
-    /// Smallest cache that auto takes, MiB
+    /// Smallest cache that auto takes (all experts, where they are less), MiB
     #[arg(long, value_name = "MIB", default_value_t = 1536, group = "settings")]
     pub(crate) cache_floor_mb: u64,
     /// Largest cache that auto takes, MiB; 0 = no such limit
@@ -44,7 +44,8 @@ pub(crate) struct CacheArgs {
     /// Preload the most used experts of an earlier run (see --save-profile)
     #[arg(long, value_name = "FILE", group = "settings")]
     pub(crate) warm_profile: Option<PathBuf>,
-    /// Read ahead what the previous token used in the next K layers; 0 = off
+    /// Read ahead what the previous token used in the next K layers; 0 = off (under lru and layer-lru that is in the
+    /// cache anyway)
     #[arg(long, value_name = "K", default_value_t = 0, group = "settings")]
     pub(crate) prefetch: u32,
     /// Run the next layer's router on this layer's input and read at most K of its experts; 0 = off

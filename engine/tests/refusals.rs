@@ -159,7 +159,10 @@ fn settings_that_do_not_fit() {
     assert_eq!(output.status.code(), Some(3));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("run.toml") && stderr.contains("cache_mb"), "{stderr}");
-    assert_eq!(engine(&["--config", &run, "-n", "5"]).status.code(), Some(2));
+    let beside = engine(&["--config", &run, "-n", "5"]);
+    assert_eq!(beside.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&beside.stderr);
+    assert!(message.contains("so --n-predict can't be given beside it"), "{message}");
 }
 
 #[test]

@@ -63,10 +63,7 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, EngineError> {
     check(options)?;
-    if let SourceOptions::Scratch { folder, file_bytes, .. } = &options.source {
-        progress(&format!("writing {} MiB to {} ...", file_bytes >> 20, folder.display()));
-    }
-    let mut source = Source::open(&options.source, stop)?;
+    let mut source = Source::open(&options.source, stop, progress)?;
     let (_, direct_io) = SliceFiles::open(&source.files, options.odirect, &source.probes)?;
     let mut unavailable = None;
     let mut cells = Vec::new();

@@ -81,7 +81,11 @@ impl Pieces {
 impl Source {
     /// # Errors
     /// The model or file can't be used, or a scratch file can't be made.
-    pub(super) fn open(options: &SourceOptions, stop: &AtomicUsize) -> Result<Self, EngineError> {
+    pub(super) fn open(
+        options: &SourceOptions,
+        stop: &AtomicUsize,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, EngineError> {
         match options {
             SourceOptions::Model(path) => {
                 let info = ModelInfo::read(path)?;
@@ -109,7 +113,7 @@ impl Source {
                 for &bytes in sizes_bytes {
                     check_size(bytes, &folder.join("a scratch file"), *file_bytes)?;
                 }
-                let scratch = write_scratch(folder, *file_bytes, stop)?;
+                let scratch = write_scratch(folder, *file_bytes, stop, progress)?;
                 let path = scratch.path().to_owned();
                 Self::of_file(&path, sizes_bytes, Some(scratch))
             }
@@ -166,6 +170,7 @@ fn write_scratch(
     folder: &Path,
     bytes: u64,
     stop: &AtomicUsize,
+    progress: &mut dyn FnMut(&str),
 ) -> Result<tempfile::NamedTempFile, EngineError> {
     let failed = |e: std::io::Error| EngineError::Output {
         what: format!("a scratch file in {}", folder.display()),
@@ -182,6 +187,7 @@ fn write_scratch(
             free_bytes >> 20
         )));
     }
+    progress(&format!("writing {} MiB to {} ...", bytes >> 20, folder.display()));
     let mut file =
         tempfile::Builder::new().prefix("bmoe-iobench-").tempfile_in(folder).map_err(failed)?;
     let mut random = SplitMix(1);
@@ -241,15 +247,18 @@ mod tests {
     fn a_scratch_file_that_does_not_fit_is_refused_and_one_that_fits_goes_away() {
         let dir = tempfile::tempdir().unwrap();
         let stop = AtomicUsize::new(0);
-        let error = write_scratch(dir.path(), 1 << 60, &stop).unwrap_err();
+        let error = write_scratch(dir.path(), 1 << 60, &stop, &mut |_| {}).unwrap_err();
         assert_eq!(error.exit_code(), 3);
         assert!(error.to_string().contains("MiB free"), "{error}");
-        let file = write_scratch(dir.path(), 5_000_000, &stop).unwrap();
+        let file = write_scratch(dir.path(), 5_000_000, &stop, &mut |_| {}).unwrap();
         assert_eq!(std::fs::metadata(file.path()).unwrap().len(), 5_000_000);
         drop(file);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         stop.store(2, Ordering::Relaxed);
-        assert_eq!(write_scratch(dir.path(), 5_000_000, &stop).unwrap_err().exit_code(), 130);
+        assert_eq!(
+            write_scratch(dir.path(), 5_000_000, &stop, &mut |_| {}).unwrap_err().exit_code(),
+            130
+        );
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -9,6 +9,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
+use super::node::ContextMemory;
 use super::sys;
 
 /// Rows of one expert from which on ggml may use its tiled kernel (`ggml_tiled_min_batch`).
@@ -90,7 +91,7 @@ pub(super) fn tiled_forced() -> bool {
 pub(super) struct StockProduct {
     pool: NonNull<sys::ggml_threadpool>,
     /// Space for the node and its graph.
-    arena: Vec<u64>,
+    arena: Vec<ContextMemory>,
     work: Vec<u64>,
     rows: Vec<u64>,
     ids: Vec<i32>,
@@ -114,7 +115,7 @@ impl StockProduct {
         Self {
             pool: NonNull::new(pool)
                 .expect("ggml ends the process itself when it is out of memory"),
-            arena: vec![0; bytes.div_ceil(8)],
+            arena: vec![ContextMemory::default(); bytes.div_ceil(size_of::<ContextMemory>())],
             work: Vec::new(),
             rows: Vec::new(),
             ids: Vec::new(),
@@ -148,7 +149,7 @@ impl StockProduct {
         self.ids.resize(n_rows, 0);
         self.out.resize(n_rows * n_out, 0.0);
         let params = sys::ggml_init_params {
-            mem_size: self.arena.len() * 8,
+            mem_size: size_of_val(&*self.arena),
             mem_buffer: self.arena.as_mut_ptr().cast(),
             no_alloc: true,
         };

@@ -29,11 +29,17 @@ fn stage_and_layer<'a>(node: &'a sys::ggml_tensor, prefix: &[u8]) -> Option<(&'a
     Some((stage, layer.parse().ok()?))
 }
 
+/// Memory that ggml accepts for a context: it refuses (and ends the process over) anything that is aligned to less
+/// than `GGML_MEM_ALIGN`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(16))]
+pub(super) struct ContextMemory([u8; 16]);
+
 pub(super) type CustomOp = unsafe extern "C" fn(*mut sys::ggml_tensor, i32, i32, *mut c_void);
 
 /// Makes a node run `op` on up to `threads` threads.
 pub(super) fn replace(node: &mut sys::ggml_tensor, op: CustomOp, data: *mut c_void, threads: i32) {
-    let mut space = [0u64; 256];
+    let mut space = [ContextMemory::default(); 128];
     let params = sys::ggml_init_params {
         mem_size: size_of_val(&space),
         mem_buffer: space.as_mut_ptr().cast(),

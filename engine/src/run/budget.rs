@@ -28,12 +28,13 @@ pub(super) fn check(config: &RunConfig, experts: &ExpertLayout) -> Result<(), En
     let budget = fixed_bytes(config);
     let of_a_layer = experts.top_k_bytes(top_k);
     if budget < of_a_layer {
+        let least = if config.force_cache { of_a_layer } else { experts.token_demand_bytes(top_k) };
         return Err(EngineError::Config(format!(
             "--cache-mb {} is too small: one token's {top_k} experts of the largest layer take {:.1} MiB; \
              give --cache-mb {} or more, or 0 for no cache",
             config.cache_mib,
             mib(of_a_layer),
-            whole_mib(experts.token_demand_bytes(top_k)),
+            whole_mib(least),
         )));
     }
     if config.force_cache {

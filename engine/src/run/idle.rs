@@ -1,5 +1,6 @@
 //! Settings that do nothing in a run: a knob that silently does nothing makes a wrong benchmark.
 
+use bmoe_cache::PolicyKind;
 use bmoe_trace::config::{IoEngine, Sampling};
 use bmoe_trace::{CacheBudget, Mode, RunConfig};
 
@@ -33,10 +34,20 @@ pub(super) fn idle_settings(config: &RunConfig) -> Vec<String> {
         ("--prefetch", config.prefetch_layers > 0),
         ("--predict", config.predict_experts > 0),
     ];
+    let bounds = [
+        ("--cache-floor-mb", config.cache_floor_mib != default.cache_floor_mib),
+        ("--cache-ceil-mb", config.cache_ceil_mib != default.cache_ceil_mib),
+    ];
+    let forced = ("--force-cache", config.force_cache);
     if config.mode != Mode::Stream {
         let why = format!("--mode {} leaves the experts to llama.cpp and the kernel", config.mode);
         let reads = [
             ("--cache-mb", config.cache_mib.is_on()),
+            bounds[0],
+            bounds[1],
+            forced,
+            ("--io-threads", config.io_threads != default.io_threads),
+            ("--io-ceiling", config.io_ceiling_mib_s > 0.0),
             ("--io-engine", config.io_engine != IoEngine::default()),
             ("--no-odirect", !config.odirect),
             ("--overlap", !config.overlap),
@@ -46,15 +57,27 @@ pub(super) fn idle_settings(config: &RunConfig) -> Vec<String> {
         return idle;
     }
     match config.cache_mib {
-        CacheBudget::OFF => add(named(&cache), "there is no cache; give --cache-mb".into()),
+        CacheBudget::OFF => add(
+            named(&[&cache[..], &bounds[..], &[forced]].concat()),
+            "there is no cache; give --cache-mb".into(),
+        ),
         CacheBudget::Mib(_) => add(
-            named(&[
-                ("--cache-floor-mb", config.cache_floor_mib != default.cache_floor_mib),
-                ("--cache-ceil-mb", config.cache_ceil_mib != default.cache_ceil_mib),
-            ]),
+            named(&bounds),
             format!("the cache has {} MiB; they bound --cache-mb auto", config.cache_mib),
         ),
         CacheBudget::Auto => {}
+    }
+    let by_recency =
+        matches!(config.cache_policy.parse(), Ok(PolicyKind::Lru | PolicyKind::LayerLru));
+    if config.cache_mib.is_on() && by_recency && !config.force_cache {
+        add(
+            named(&[("--prefetch", config.prefetch_layers > 0)]),
+            format!(
+                "a cache of one token's experts or more, by {}, still holds what the previous token used; \
+                 give another --cache-policy, or --predict",
+                config.cache_policy
+            ),
+        );
     }
     idle
 }
@@ -90,6 +113,27 @@ mod tests {
             idle[0].starts_with("--cache-mb, --overlap does nothing: --mode resident"),
             "{idle:?}"
         );
+        let mapped = RunConfig {
+            mode: Mode::Mmap,
+            io_threads: 2,
+            force_cache: true,
+            io_ceiling_mib_s: 900.0,
+            ..RunConfig::default()
+        };
+        assert!(
+            idle_settings(&mapped)[0]
+                .starts_with("--force-cache, --io-threads, --io-ceiling does nothing")
+        );
+        let ahead = |policy: &str| RunConfig {
+            cache_mib: CacheBudget::Mib(2000),
+            prefetch_layers: 2,
+            cache_policy: policy.into(),
+            ..RunConfig::default()
+        };
+        assert!(
+            idle_settings(&ahead("lru"))[0].starts_with("--prefetch does nothing: a cache of one")
+        );
+        assert_eq!(idle_settings(&ahead("lfu")), [""; 0]);
         let fixed = RunConfig {
             cache_mib: CacheBudget::Mib(2000),
             cache_floor_mib: 7,

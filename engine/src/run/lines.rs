@@ -163,7 +163,10 @@ impl<W: Write> Lines<W> {
 
     /// The end of the plain text.
     fn finish(&mut self, end: &RunEnd) -> io::Result<()> {
-        writeln!(self.out)?;
+        // A run that never began has no text to end.
+        if !matches!(end.outcome, Outcome::Failed { .. }) || !end.text.is_empty() {
+            writeln!(self.out)?;
+        }
         if let (Outcome::Complete, Some(done)) = (&end.outcome, self.totals.last_done()) {
             let mut text = people::summary(done, &self.config);
             if let Some(hash) = &end.logits_sha256 {

@@ -87,7 +87,8 @@ fn experts(done: &Done, config: &RunConfig) -> String {
         done.peak_event_mib,
         done.event_room_mib,
     );
-    if config.prefetch_layers > 0 || config.predict_experts > 0 {
+    let ahead = config.prefetch_layers > 0 || config.predict_experts > 0;
+    if ahead && config.cache_mib.is_on() {
         text += &format!(
             "ahead    {:.1} experts and {:.1} MiB a token read ahead: of {} experts {} used, {} left unused\n",
             done.spec_experts as f64 / tokens,

@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// Write N files, FILE-00001-of-0000N.gguf and so on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99_999))]
     split: Option<u32>,
-    /// The file to write [default: models/<shape>.gguf]
+    /// The file to write [default: models/<shape>.gguf, or models/<shape>-<N>layers.gguf]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Show the built-in shapes and their sizes
