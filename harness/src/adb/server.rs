@@ -101,7 +101,9 @@ impl Server {
             tempfile::tempfile().map_err(|e| no_server(format!("no temporary file: {e}")))?;
         let log = said.try_clone().map_err(|e| no_server(e.to_string()))?;
         let child = Command::new("adb")
-            .args(["-L", &format!("tcp:{}", self.address), "start-server"])
+            // Not as `-L tcp:HOST:PORT`: for such an address adb never starts a server.
+            .args(["-P", &self.address.port().to_string(), "start-server"])
+            .env_remove("ADB_SERVER_SOCKET")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

@@ -41,7 +41,7 @@ pidof bmoe-engine >/dev/null 2>&1 && echo running
 exit 0"#;
 
 /// What deleting many gigabytes may take.
-const LIMIT: Duration = Duration::from_mins(10);
+const LIMIT: Duration = Duration::from_secs(600);
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     if args.target == TargetName::Local {

@@ -58,9 +58,8 @@ impl Facts {
         if let Some(kind) = &self.file_system {
             line += &format!(" ({kind})");
         }
-        match self.used_bytes {
-            Some(used @ 1..) => line += &format!(", {} of bmoe's", mib(used)),
-            _ => {}
+        if let Some(used @ 1..) = self.used_bytes {
+            line += &format!(", {} of bmoe's", mib(used));
         }
         if !self.writable {
             line += ", not writable";

@@ -25,6 +25,8 @@ pub const HOME: &str = "/data/local/tmp/bmoe";
 
 /// After so long without a word it is asked whether the device is still there.
 const SILENCE: Duration = Duration::from_secs(15);
+/// So long a device may be away while a file is sent to it.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// What a device may take to say that it is.
 const ALIVE_LIMIT: Duration = Duration::from_secs(10);
 /// What looking, moving and deleting a small file may take.
@@ -43,6 +45,7 @@ pub struct AdbTarget {
     home: PathBuf,
     verify: bool,
     silence: Duration,
+    patience: Duration,
 }
 
 impl AdbTarget {
@@ -57,7 +60,15 @@ impl AdbTarget {
 
     fn at(server: Server, serial: String) -> Self {
         let name = format!("adb:{serial}");
-        Self { server, serial, name, home: HOME.into(), verify: false, silence: SILENCE }
+        Self {
+            server,
+            serial,
+            name,
+            home: HOME.into(),
+            verify: false,
+            silence: SILENCE,
+            patience: PATIENCE,
+        }
     }
 
     /// Whether files that are there are hashed again before they are used.

@@ -62,8 +62,10 @@ const CANNOT_WRITE: i32 = 74;
 const LOCKED: i32 = 75;
 
 /// How long another process may hold the lock without sending anything.
-const LOCK_PATIENCE: Duration = Duration::from_mins(10);
+const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 const LOCK_TICK: Duration = Duration::from_millis(500);
+/// How soon a lost device is tried again.
+const LOST_TICK: Duration = Duration::from_secs(1);
 /// How often it may turn out that what lies there is not what was seen a moment before.
 const SURPRISES: u32 = 5;
 
@@ -101,7 +103,26 @@ impl<'a> Staging<'a> {
         Ok(Self { target, file, bytes, folder, name })
     }
 
+    /// Goes on after a break, as long as something arrives between two of them or the device is back in time.
     fn run(&self, on_progress: &mut dyn FnMut(u64)) -> Result<PathBuf, TargetError> {
+        let (mut most, mut since) = (0, Instant::now());
+        loop {
+            let outcome = self.attempt(&mut |at| {
+                if at > most {
+                    (most, since) = (at, Instant::now());
+                }
+                on_progress(at);
+            });
+            match outcome {
+                Err(error) if error.is_lost() && since.elapsed() < self.target.patience => {
+                    std::thread::sleep(LOST_TICK.min(self.target.patience));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn attempt(&self, on_progress: &mut dyn FnMut(u64)) -> Result<PathBuf, TargetError> {
         let path = self.folder.join(Path::new(std::ffi::OsStr::from_bytes(&self.name)));
         let mut verify = self.target.verify;
         let (mut surprises, mut other_content) = (0, false);
@@ -183,8 +204,7 @@ impl<'a> Staging<'a> {
     }
 
     fn discard(&self) -> Result<(), TargetError> {
-        let partial =
-            [&self.folder.as_os_str().as_bytes()[..], b"/", &self.name, b".partial"].concat();
+        let partial = [self.folder.as_os_str().as_bytes(), b"/", &self.name, b".partial"].concat();
         match self.target.script("rm -f \"$1\"", &[&partial], Some(SHORT))? {
             (0, _, _) => Ok(()),
             (_, _, err) => Err(self.failed(&err)),

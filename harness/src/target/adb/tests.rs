@@ -12,7 +12,11 @@ const IMPATIENT: Duration = Duration::from_millis(300);
 
 fn device(faults: Faults) -> (Fake, AdbTarget) {
     let fake = Fake::start(faults);
-    let target = AdbTarget { silence: IMPATIENT, ..AdbTarget::at(fake.server, SERIAL.to_owned()) };
+    let target = AdbTarget {
+        silence: IMPATIENT,
+        patience: IMPATIENT,
+        ..AdbTarget::at(fake.server, SERIAL.to_owned())
+    };
     (fake, target)
 }
 
@@ -144,26 +148,31 @@ fn a_push_that_fails_late_is_a_failure_and_leaves_nothing() {
 }
 
 #[test]
-fn a_large_file_that_breaks_off_is_resumed_and_sent_once() {
+fn a_large_file_that_breaks_off_again_and_again_is_resumed_and_sent_once() {
     let (fake, target) =
         device(Faults { drop_after_input_bytes: Some(300_000), ..Faults::default() });
+    let target = AdbTarget { patience: LONG, ..target };
     let folder = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..1_000_000_u32).flat_map(|n| n.to_le_bytes()).collect();
     let (path, sha256) = file(&folder, &content);
     let staged = StagedFile { path: &path, sha256: &sha256, executable: false };
-    assert!(target.stage(&staged, &mut |_| ()).unwrap_err().is_lost());
-
-    fake.set(Faults::default());
     let mut positions = Vec::new();
     let there = target.stage(&staged, &mut |at| positions.push(at)).unwrap();
     assert_eq!(there, Path::new(HOME).join("files").join(&sha256[..16]).join("model.gguf"));
     assert_eq!(std::fs::read(fake.path(&there)).unwrap(), content);
-    assert_eq!(positions.first(), Some(&300_000), "what had arrived counts");
+    for break_off in (0..4_000_000).step_by(300_000) {
+        assert!(positions.contains(&break_off), "what had arrived counts: {break_off}");
+    }
     assert_eq!(positions.last(), Some(&4_000_000));
 
     // Sending it again would break.
-    fake.set(Faults { drop_after_input_bytes: Some(1), ..Faults::default() });
+    fake.set(Faults { drop_after_input_bytes: Some(0), ..Faults::default() });
     assert_eq!(target.stage(&staged, &mut |_| ()).unwrap(), there);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (other_path, other_sha256) = file(&elsewhere, b"another one");
+    let other = StagedFile { path: &other_path, sha256: &other_sha256, executable: false };
+    let target = AdbTarget { patience: IMPATIENT, ..target };
+    assert!(target.stage(&other, &mut |_| ()).unwrap_err().is_lost(), "nothing gets through");
 
     // Somebody changes it: with the same stamp only `verify` sees that.
     fake.set(Faults::default());
