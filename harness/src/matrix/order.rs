@@ -112,6 +112,6 @@ mod tests {
         }
         // Published orders must stay what they are.
         let first: Vec<usize> = ten(7)[..10].iter().map(|r| r.cell).collect();
-        insta::assert_snapshot!(format!("{first:?}"), @"");
+        assert_eq!(first, [8, 1, 5, 9, 0, 4, 3, 2, 6, 7]);
     }
 }
