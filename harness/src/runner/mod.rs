@@ -11,6 +11,7 @@ mod history;
 mod journal;
 pub(crate) mod lines;
 mod pace;
+mod ready;
 mod session;
 mod supervised;
 mod text;
