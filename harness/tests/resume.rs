@@ -150,14 +150,7 @@ fn a_runner_can_be_killed_at_any_moment() {
         kill(&mut runner);
         killed += 1;
         assert!(killed < 100, "no runner came through");
-        if !place.at("out/matrix.toml").exists() {
-            // Killed before anything but the plan was there.
-            fs::remove_dir_all(place.at("out")).unwrap();
-            runner = place.command(&RUN).spawn().unwrap();
-            until("the result folder is there", || place.at("out/plan.json").exists());
-        } else {
-            runner = place.command(&RESUME).spawn().unwrap();
-        }
+        runner = place.command(&RESUME).spawn().unwrap();
     }
     assert!(killed > 3);
     let mut runs: HashMap<_, Vec<_>> = HashMap::new();

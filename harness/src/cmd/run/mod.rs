@@ -143,6 +143,8 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     prepare::make_models(&located, &interrupt)?;
     let model_files = prepare::describe_models(&located, &interrupt)?;
     if args.resume.is_none() {
+        // In this order: a folder with a plan can be gone on with.
+        results::keep_matrix(&asked.out, &asked.text)?;
         asked.plan.save(&asked.out)?;
     }
     let here = prepare::describe_this_machine(&located)?;
@@ -166,9 +168,7 @@ impl Args {
     fn asked(&self) -> Result<Asked, Error> {
         if let Some(out) = &self.resume {
             let plan = Plan::load(out)?;
-            let first = plan.targets.first().map(|target| plan.folder_of(out, target));
-            let kept = first.unwrap_or_else(|| out.clone()).join("matrix.toml");
-            let (matrix, text) = Matrix::load(&kept)?;
+            let (matrix, text) = Matrix::load(&out.join("matrix.toml"))?;
             let what = match (self.only_failed, self.rerun_suspect) {
                 (true, _) => What::Failed,
                 (_, true) => What::Suspect,

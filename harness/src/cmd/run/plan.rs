@@ -30,7 +30,6 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn save(&self, folder: &Path) -> Result<(), Error> {
-        fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
         let path = folder.join(FILE);
         let absolute = Self {
             matrix_folder: absolute(&self.matrix_folder)?,
