@@ -18,6 +18,7 @@
 
 mod column;
 mod earlier;
+pub mod imported;
 mod ingest;
 mod read;
 mod rows;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bmoe_trace::import::ImportError;
+
 /// A result folder that can't be read or rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalysisError {
@@ -18,7 +20,8 @@ pub enum AnalysisError {
     },
     /// Not a result folder.
     #[error(
-        "{} is not a result folder: it has no cells.jsonl (`bmoe run MATRIX.toml --out DIR` makes one)",
+        "{} is not a result folder: it has no cells.jsonl (`bmoe run MATRIX.toml --out DIR` makes one, \
+         `bmoe import` one of traces and logs)",
         path.display()
     )]
     NotAResultFolder {
@@ -89,6 +92,25 @@ pub enum AnalysisError {
         /// The newest version that this program reads.
         supported: u32,
     },
+    /// A trace or log can't be imported.
+    #[error("{}: {source}", path.display())]
+    Import {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: ImportError,
+    },
+    /// A file or folder that an import, or a reader of one, can't use.
+    #[error("{} {message}", path.display())]
+    ImportRefused {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why, and what to do.
+        message: String,
+    },
+    /// An import was stopped.
+    #[error("the import was stopped; nothing is left of it")]
+    ImportStopped,
     /// A picture can't be drawn.
     #[error("cannot draw {}: {message}", path.display())]
     Plot {
@@ -104,6 +126,12 @@ impl AnalysisError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+
+    /// Wraps an importer's error for `map_err`.
+    pub(crate) fn import(path: &Path) -> impl FnOnce(ImportError) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Import { path, source }
     }
 }
 

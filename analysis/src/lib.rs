@@ -3,8 +3,11 @@
 //! * [`result_set`]: the files of a result folder, written by the runner.
 //! * [`journal`]: reads them.
 //! * [`data`]: binary traces to Parquet and back.
-//! * [`stats`], [`routing`]: percentiles, rates and routing figures, on plain numbers.
-//! * [`routes`]: the routes of a run in memory.
+//! * [`stats`]: percentiles and rates, on plain numbers.
+//! * [`routes`]: the routes of a run in memory, and what can be asked of them.
+//! * [`simulate`]: their replay through any cache policy; [`curve`]: LRU at every budget; [`device_model`]: what the
+//!   bytes cost on a device.
+//! * [`tabular`]: a table for terminals and programs.
 //! * [`measured`], [`cells`]: a folder's attempts grouped into cells, their runs pooled.
 //! * [`compare`], [`tells`]: cells against each other; [`pressure`]: cells and the target.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
@@ -13,7 +16,9 @@
 mod atomic;
 pub mod cells;
 pub mod compare;
+pub mod curve;
 pub mod data;
+pub mod device_model;
 pub mod error;
 pub mod journal;
 mod markdown;
@@ -23,9 +28,10 @@ pub mod pressure;
 pub mod report;
 pub mod result_set;
 pub mod routes;
-pub mod routing;
+pub mod simulate;
 pub mod stats;
 pub mod table;
+pub mod tabular;
 pub mod tells;
 
 pub use data::{Ingested, ingest};

@@ -4,6 +4,7 @@
 
 mod against;
 mod definitions;
+mod imported;
 mod prose;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::atomic;
 use crate::cells::{Cell, Figures, Shortfall};
+use crate::data::imported::is_imported;
 use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
 use crate::journal::read_environment;
@@ -18,7 +20,8 @@ use crate::measured::Measured;
 use crate::plots::{Heatmap, Picture, Timeline};
 use crate::pressure::Pressure;
 use crate::result_set::{CellRecord, Environment, Verdict};
-use crate::routing::Routing;
+use crate::routes;
+use crate::routes::views::{Hot, Overlap, Selection};
 use crate::stats::{Intervals, Runs};
 use crate::table::{Against, Row, Steady};
 
@@ -42,7 +45,8 @@ struct ModelPart<'a> {
 }
 
 struct HeatmapPart {
-    routing: Routing,
+    hot: Hot,
+    overlap: Overlap,
     run: String,
     /// File name within `plots/`, without its ending.
     file: String,
@@ -65,7 +69,7 @@ struct Loaded {
     without_data: Vec<(String, String)>,
 }
 
-/// Renders a result folder. Builds its Parquet files first when one of them is missing.
+/// Renders a result folder, building its Parquet files first when one of them is missing, or an imported folder.
 ///
 /// # Errors
 /// The folder is no result folder, or one of its files is missing, damaged or of another version; the
@@ -80,6 +84,16 @@ pub fn render(dir: &Path) -> Result<ReportPaths> {
 /// # Errors
 /// As for [`render`].
 pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPaths> {
+    if is_imported(dir) {
+        if warmup_tokens.is_some() {
+            let message = "was made by `bmoe import`; expected no --warmup-tokens, since the published table counts every token";
+            return Err(AnalysisError::ImportRefused {
+                path: dir.to_owned(),
+                message: message.to_owned(),
+            });
+        }
+        return imported::render(dir);
+    }
     let measured = Measured::read(dir)?;
     let reader = DataReader::new(dir);
     let attempts = measured.journal.records.iter();
@@ -200,11 +214,15 @@ fn heatmap(
     for cell in candidates {
         for run_id in cell.valid().filter_map(|a| a.run_id.as_deref()) {
             let Some(row) = loaded.measured.runs.get(run_id) else { continue };
-            let routes = reader.routes_of(run_id)?;
-            let Some(routing) = Routing::new(&routes, row.n_expert) else { continue };
-            let picture = Heatmap { routing: &routing, model, run: cell.name };
+            let rows = reader.routes_of(run_id)?;
+            // What does not fit together can't be drawn.
+            let Ok(trace) = routes::from_rows(rows, row.n_expert) else { continue };
+            let decode = Selection::default();
+            let views = (Hot::new(&trace, &decode), Overlap::new(&trace, &decode));
+            let (Ok(hot), Ok(overlap)) = views else { continue };
+            let picture = Heatmap { hot: &hot, model, run: cell.name };
             let file = pictures.add(&format!("{model} experts"), || picture.render())?;
-            return Ok(Some(HeatmapPart { run: cell.name.to_owned(), file, routing }));
+            return Ok(Some(HeatmapPart { run: cell.name.to_owned(), file, hot, overlap }));
         }
     }
     Ok(None)

@@ -148,7 +148,11 @@ impl Error {
                 | ModelError::InTheWay { .. }
                 | ModelError::Unknown { .. },
             ) => REFUSED,
-            Self::Analysis(AnalysisError::NotAResultFolder { .. }) => REFUSED,
+            Self::Analysis(
+                AnalysisError::NotAResultFolder { .. }
+                | AnalysisError::Import { .. }
+                | AnalysisError::ImportRefused { .. },
+            ) => REFUSED,
             Self::Target(TargetError::Unusable { .. } | TargetError::NoSpace { .. }) => REFUSED,
             Self::Engine(_)
             | Self::Target(_)

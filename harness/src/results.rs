@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bmoe_analysis::data::imported::is_imported;
 use bmoe_analysis::journal::Journal;
 use bmoe_analysis::report::ReportPaths;
 use bmoe_analysis::result_set::Environment;
@@ -91,6 +92,10 @@ pub fn render(folder: &Path) -> Result<Rendered, Error> {
 /// # Errors
 /// As for [`render`].
 pub fn render_with(folder: &Path, warmup_tokens: Option<usize>) -> Result<Rendered, Error> {
+    if is_imported(folder) {
+        let paths = bmoe_analysis::report::render_with(folder, warmup_tokens)?;
+        return Ok(Rendered { folder: folder.to_owned(), paths });
+    }
     let ingested = bmoe_analysis::ingest(folder)?;
     let records = Journal::read(folder)?.records;
     // An engine that ended before its first record has nothing to leave out, and its own reason.
@@ -120,6 +125,11 @@ impl Rendered {
         if self.paths.plots.iter().any(|p| is(p, "-timeline.png")) {
             println!("timeline {} (and .svg)", self.folder.join("plots/*-timeline.png").display());
         }
-        println!("data     {}", self.folder.join("data/{runs,tokens,routes}.parquet").display());
+        let data = if is_imported(&self.folder) {
+            "data/imported.parquet"
+        } else {
+            "data/{runs,tokens,routes}.parquet"
+        };
+        println!("data     {}", self.folder.join(data).display());
     }
 }

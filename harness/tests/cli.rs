@@ -210,10 +210,38 @@ fn an_engine_that_is_asked_to_stop_by_somebody_else_counts_as_killed() {
 }
 
 #[test]
+fn imports_are_rendered_and_damaged_files_leave_nothing() {
+    let place = Place::new("");
+    let log = "step,steps,wall_ms,io_ms,compute_ms,read_bytes,cache_hit_pct,stall_ms\n\
+               1,2,100.000,60.000,40.000,2097152,12.50,0.000\n2,2,300.000,180.000,120.000,1048576,25.99,0.000\n\
+               # summary tokens=3\n";
+    fs::create_dir(place.at("logs")).unwrap();
+    fs::write(place.at("logs/phone.csv"), log).unwrap();
+    fs::write(place.at("logs/phone.metrics"), "peak_rss_kb=1024\n").unwrap();
+    fs::write(place.at("logs/todo.txt"), "measure again\n").unwrap();
+    let imported = place.bmoe(&["import", "logs", "--out", "in"]);
+    let reported = place.bmoe(&["report", "in"]);
+    fs::write(place.at("bad.csv"), log.replace("300.000", "3OO.000")).unwrap();
+    let refused = [
+        place.bmoe(&["import", "bad.csv", "--out", "other"]),
+        place.bmoe(&["import", "logs/phone.csv", "--out", "in"]),
+        place.bmoe(&["import", "nothing.csv", "--out", "other"]),
+        place.bmoe(&["import", "m.toml", "--out", "other"]),
+        place.bmoe(&["report", "in", "--warmup-tokens", "2"]),
+    ];
+    let mut all = format!("{}{}{}", stderr(&imported), stdout(&imported), stdout(&reported));
+    for output in &refused {
+        all += &format!("exit code {}: {}", output.status.code().unwrap(), stderr(output));
+    }
+    assert!(!place.at("other").exists());
+    insta::assert_snapshot!(all);
+}
+
+#[test]
 fn help_is_what_people_read() {
     let place = Place::new("");
     let mut all = String::new();
-    for command in ["", "synth", "run", "report", "compare"] {
+    for command in ["", "synth", "run", "report", "compare", "import", "simulate"] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|a| !a.is_empty()).collect();
         all += &format!("$ bmoe {}\n{}\n", args.join(" "), stdout(&place.bmoe(&args)));
     }

@@ -6,6 +6,7 @@
 //! * [`codec`]: the binary trace file (length-prefixed, checksummed, versioned).
 //! * [`command`]: what a session is asked for, one JSON object a line.
 //! * [`csv`]: the published text formats, written while a run goes on.
+//! * [`import`]: traces and logs of this and other programs, read row by row.
 //! * [`mod@line`]: the `BMOE_<TAG> {json}` lines that an engine prints while it works.
 //!
 //! The crate does no measuring and knows neither llama.cpp nor Parquet.
@@ -14,6 +15,7 @@ pub mod codec;
 pub mod command;
 pub mod config;
 pub mod csv;
+pub mod import;
 pub mod line;
 pub mod profile;
 pub mod record;

@@ -114,7 +114,7 @@ macro_rules! named_cell {
     };
 }
 
-trait Named: Sized {
+pub(super) trait Named: Sized + Copy + PartialEq {
     const WHAT: &'static str;
     fn name(self) -> &'static str;
     fn named(name: &str) -> Option<Self>;

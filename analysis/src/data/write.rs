@@ -194,12 +194,12 @@ impl OpenTable {
 }
 
 /// What the system said, or else the encoder.
-fn unwritable(path: &Path, failure: &WriteFailure, error: PolarsError) -> AnalysisError {
+pub(super) fn unwritable(path: &Path, failure: &WriteFailure, error: PolarsError) -> AnalysisError {
     let source = failure.take().unwrap_or_else(|| std::io::Error::other(error));
     AnalysisError::io("write", path)(source)
 }
 
-fn frame<T: Row>(run_id: &str, rows: &[T]) -> PolarsResult<DataFrame> {
+pub(super) fn frame<T: Row>(run_id: &str, rows: &[T]) -> PolarsResult<DataFrame> {
     let mut columns = vec![Column::new("run_id".into(), vec![run_id; rows.len()])];
     columns.extend(T::columns(rows));
     DataFrame::new(rows.len(), columns)

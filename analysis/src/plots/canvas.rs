@@ -7,15 +7,12 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::theme::{BACKGROUND, INK};
+
 /// The family's name in SVG files, where the viewer's own font serves; in PNG files it is the font that
 /// the program carries.
 pub(super) const FONT: &str = "sans-serif";
 static FONT_BYTES: &[u8] = include_bytes!("../../fonts/DejaVuSans.ttf");
-
-/// Dark grey for text and axes.
-pub(super) const INK: RGBColor = RGBColor(0x26, 0x26, 0x26);
-/// Lines that only guide the eye.
-pub(super) const FAINT: RGBColor = RGBColor(0xd9, 0xd9, 0xd9);
 
 pub(super) type Canvas<'a, DB> = DrawingArea<DB, Shift>;
 pub(super) type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
@@ -24,7 +21,7 @@ pub(super) type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBacken
 pub(super) trait Drawing {
     /// Width and height, pixels.
     fn size(&self) -> (u32, u32);
-    /// Draws it on a white area of that size.
+    /// Draws it on an empty area of that size.
     fn draw<DB: DrawingBackend>(&self, area: &Canvas<'_, DB>) -> Drawn<DB>;
 }
 
@@ -61,7 +58,7 @@ impl Picture {
 }
 
 fn paint<DB: DrawingBackend>(drawing: &impl Drawing, area: &Canvas<'_, DB>) -> Drawn<DB> {
-    area.fill(&WHITE)?;
+    area.fill(&BACKGROUND)?;
     drawing.draw(area)?;
     area.present()
 }

@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::canvas::{Canvas, Drawing, Drawn, FAINT, INK, Picture, style, tick_text, ticks};
+use super::canvas::{Canvas, Drawing, Drawn, Picture, style, tick_text, ticks};
+use super::theme::{BACKGROUND, BLUE, FAINT, GREEN, GREY, INK, ORANGE, PURPLE};
 use crate::data::TokenRow;
 use crate::markdown::one_line;
 
@@ -15,12 +16,11 @@ const BOTTOM: i32 = 492;
 /// Bars stay at least two pixels wide.
 const MOST_BARS: usize = 552;
 
-/// The Okabe-Ito palette, told apart by colour-blind eyes.
-const COMPUTE: RGBColor = RGBColor(0x00, 0x72, 0xb2);
-const IO_WAIT: RGBColor = RGBColor(0xe6, 0x9f, 0x00);
-const MGMT: RGBColor = RGBColor(0x00, 0x9e, 0x73);
-const OTHER: RGBColor = RGBColor(0xa6, 0xa6, 0xa6);
-const HIT_RATE: RGBColor = RGBColor(0xb0, 0x1e, 0x6c);
+const COMPUTE: RGBColor = BLUE;
+const IO_WAIT: RGBColor = ORANGE;
+const MGMT: RGBColor = GREEN;
+const OTHER: RGBColor = GREY;
+const HIT_RATE: RGBColor = PURPLE;
 
 /// Stacked time terms per token, and the hit rate as a line on a second axis.
 #[derive(Debug, Clone)]
@@ -198,7 +198,7 @@ impl Timeline<'_> {
             .filter_map(|(i, bar)| Some((x((i as f64 + 0.5) * per_bar), y(bar.hit_rate?))))
             .collect();
         // A white rim keeps the line readable in front of the bars.
-        area.draw(&PathElement::new(points.clone(), WHITE.mix(0.85).stroke_width(5)))?;
+        area.draw(&PathElement::new(points.clone(), BACKGROUND.mix(0.85).stroke_width(5)))?;
         area.draw(&PathElement::new(points, HIT_RATE.stroke_width(2)))?;
         area.draw(&PathElement::new([(RIGHT, TOP), (RIGHT, BOTTOM)], HIT_RATE))?;
         let label = style(15, HPos::Left, VPos::Center).color(&HIT_RATE);

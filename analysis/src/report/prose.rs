@@ -161,9 +161,9 @@ fn about_model(part: &ModelPart<'_>, file: Option<&ModelFile>) -> Option<String>
 }
 
 fn push_heatmap(text: &mut String, model: &str, heatmap: &HeatmapPart) {
-    let HeatmapPart { routing, run, file } = heatmap;
-    let touched: Vec<f64> = routing.touched().into_iter().map(|n| n as f64).collect();
-    let (previous, eighth) = routing.mean_overlaps();
+    let HeatmapPart { hot, overlap, run, file } = heatmap;
+    let touched: Vec<f64> = hot.layers.iter().map(|l| l.touched as f64).collect();
+    let (previous, eighth) = (overlap.mean_at(1), overlap.mean_at(8));
     let _ = write!(
         text,
         "\n### Expert reuse\n\n![Share of decode tokens routed to each expert of each layer, \
@@ -179,7 +179,7 @@ fn push_heatmap(text: &mut String, model: &str, heatmap: &HeatmapPart) {
             text,
             "{} decode tokens used {mean:.0} of {} experts in an average layer ({least:.0} to \
              {most:.0}).",
-            routing.tokens, routing.n_expert
+            hot.tokens, hot.n_expert
         );
     }
     if let Some(previous) = previous {

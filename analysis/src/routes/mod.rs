@@ -4,9 +4,20 @@
 //! micro-batch. Prefill has one event per layer and micro-batch, decode one per layer and token. Events are in the
 //! order in which the engine met them, so replaying them in order replays the run.
 
+mod build;
+mod load;
+pub mod predict;
+pub mod tokens;
+pub mod views;
+pub mod whatif;
+
 use std::ops::Range;
 
 use bmoe_trace::record::{Phase, Residency};
+
+pub use build::LoadOptions;
+pub(crate) use load::from_rows;
+pub use load::{load, load_all};
 
 /// The routes of one run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,7 +64,8 @@ struct EventSpan {
     scored: Range<usize>,
 }
 
-/// All experts of one layer for one micro-batch.
+/// All experts of one layer for one micro-batch. The default, with tokens and experts filled in, is an event of
+/// which nothing else is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RouteEvent<'a> {
     /// Prefill or decode.
@@ -74,6 +86,22 @@ pub struct RouteEvent<'a> {
     pub scored: &'a [u16],
     /// Their scores.
     pub scores: &'a [f32],
+}
+
+impl Default for RouteEvent<'_> {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Decode,
+            layer: 0,
+            positions: &[],
+            experts: &[],
+            weights: &[],
+            residency: &[],
+            read_bytes: &[],
+            scored: &[],
+            scores: &[],
+        }
+    }
 }
 
 impl RouteEvent<'_> {
@@ -243,17 +271,7 @@ mod tests {
     use super::*;
 
     fn event<'a>(layer: usize, positions: &'a [u32], experts: &'a [u16]) -> RouteEvent<'a> {
-        RouteEvent {
-            phase: Phase::Decode,
-            layer,
-            positions,
-            experts,
-            weights: &[],
-            residency: &[],
-            read_bytes: &[],
-            scored: &[],
-            scores: &[],
-        }
+        RouteEvent { layer, positions, experts, ..RouteEvent::default() }
     }
 
     #[test]

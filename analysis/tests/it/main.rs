@@ -3,9 +3,13 @@
 mod compare;
 mod damage;
 mod folder;
+mod import;
 mod parquet;
 mod pictures;
+mod predict;
 mod published;
 mod report;
 mod synthetic;
+mod traces;
 mod versions;
+mod views;

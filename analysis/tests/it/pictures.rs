@@ -1,20 +1,25 @@
 //! Pictures of shapes at the edges: the smallest model, the widest, a long run.
 
-use bmoe_analysis::data::{DataReader, RouteRow};
+use bmoe_analysis::data::DataReader;
 use bmoe_analysis::ingest;
-use bmoe_analysis::plots::{Heatmap, Timeline};
-use bmoe_analysis::routing::Routing;
+use bmoe_analysis::plots::{Heatmap, Timeline, predict_picture, view_picture, whatif_picture};
+use bmoe_analysis::routes::predict::{Predict, PredictOptions};
+use bmoe_analysis::routes::tokens::Phases;
+use bmoe_analysis::routes::views::{Hot, Selection, View};
+use bmoe_analysis::routes::whatif::{WhatIf, WhatIfOptions};
+use bmoe_analysis::routes::{LoadOptions, RouteTrace, load};
+use bmoe_cache::PolicyKind;
 use bmoe_trace::Mode;
 
 use crate::folder::{Folder, cell, keep_picture};
 use crate::synthetic::Shape;
+use crate::traces::{qwen3, toy};
 
 /// The routes of a run of some shape.
-fn routes(shape: Shape, tokens: u32) -> Vec<RouteRow> {
+fn routes(shape: Shape, tokens: u32) -> RouteTrace {
     let mut folder = Folder::new();
     folder.add_run_of(shape, &cell("m0", "mmap", Mode::Mmap, 0, 1), tokens);
-    ingest(folder.path()).unwrap();
-    DataReader::new(folder.path()).routes_of("m0-r0").unwrap()
+    load(&folder.trace_path("m0-r0"), LoadOptions::default()).unwrap()
 }
 
 #[test]
@@ -23,13 +28,12 @@ fn heatmaps_of_the_smallest_and_the_widest_model() {
         ("small", Shape { layers: 1, experts: 4, top_k: 2 }),
         ("wide", Shape { layers: 26, experts: 256, top_k: 8 }),
     ] {
-        let routes = routes(shape, 30);
-        let routing = Routing::new(&routes, u32::from(shape.experts)).unwrap();
-        let heatmap = Heatmap { routing: &routing, model: name, run: "mmap" };
+        let hot = Hot::new(&routes(shape, 30), &Selection::default()).unwrap();
+        let heatmap = Heatmap { hot: &hot, model: name, run: "mmap" };
         let picture = heatmap.render().unwrap();
         // One rectangle for each expert that was used, over one for all the others; the colour bar has
         // one per pixel.
-        let used: usize = routing.touched().iter().sum();
+        let used: usize = hot.layers.iter().map(|l| l.touched).sum();
         let rectangles = picture.svg.matches("<rect").count();
         assert!(rectangles > used && rectangles < used + 700, "{rectangles} for {used}");
         keep_picture(&format!("{name}-experts.png"), &picture.png);
@@ -54,4 +58,33 @@ fn a_long_run_is_drawn_in_means_of_tokens() {
     let picture = timeline.render().unwrap();
     assert!(picture.svg.contains("time of each of 1200 decode tokens (means of 3)"));
     keep_picture("long-timeline.png", &picture.png);
+}
+
+#[test]
+fn every_view_is_drawn_of_a_small_trace_and_of_a_real_one() {
+    for trace in std::iter::once(toy()).chain(qwen3()) {
+        let name = trace.name.clone();
+        let layer = trace.layers[1].index;
+        for view in View::ALL {
+            for (kind, selection) in [
+                ("decode", Selection::of(Phases::Decode)),
+                ("all", Selection::of(Phases::All)),
+                ("layer", Selection { layer: Some(layer), ..Selection::default() }),
+            ] {
+                let shown = view.of(&trace, &selection).unwrap();
+                let picture = view_picture(&shown, &trace, selection.phases).unwrap();
+                assert!(picture.svg.contains(&trace.layers.len().to_string()), "{view}");
+                keep_picture(&format!("{name}-{view}-{kind}.png"), &picture.png);
+            }
+        }
+        let predict = Predict::of(&trace, &PredictOptions::default()).unwrap();
+        keep_picture(
+            &format!("{name}-predict.png"),
+            &predict_picture(&predict, &trace).unwrap().png,
+        );
+        let options =
+            WhatIfOptions { policy: PolicyKind::Lru, budget_bytes: trace.bank_bytes() / 4 };
+        let whatif = WhatIf::of(&trace, &options).unwrap();
+        keep_picture(&format!("{name}-whatif.png"), &whatif_picture(&whatif, &trace).unwrap().png);
+    }
 }

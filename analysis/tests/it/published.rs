@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use bmoe_analysis::data::RouteRow;
-use bmoe_analysis::plots::Heatmap;
-use bmoe_analysis::routing::Routing;
-use bmoe_analysis::stats::{Rates, mean};
+use bmoe_analysis::data::imported::{Plan, import};
+use bmoe_analysis::routes::{LoadOptions, load};
+use bmoe_analysis::stats::Rates;
 use bmoe_trace::record::Phase;
-
-use crate::folder::keep_picture;
 
 /// File, then mean, min, max, median, p5, p95 (tok/s), hit % and MiB/token (0 decimals), compute and I/O
 /// (s/token): the rows of the Qwen3 table as published.
@@ -64,47 +62,89 @@ fn the_published_rows_come_out_of_the_published_logs() {
     }
 }
 
-/// Facts that others found in the published route trace: layer 0 touched 107 of 128 experts in 128
-/// tokens, layers 33 to 107 and 64 on average; 38.0 % of a token's experts were the previous token's and
-/// 26.7 % those of the eighth before.
+/// The same through an import and its report, as a person gets it.
 #[test]
-fn the_published_routes_have_the_published_reuse() {
-    let Some(folder) = published("2026-07-15-route") else { return };
-    let text = fs::read_to_string(folder.join("qwen.route.csv")).unwrap();
-    let columns = columns(&text);
-    let column = |name: &str| columns[name].iter().map(|v| *v as u32).collect::<Vec<_>>();
-    let [phase, step, layer, slot, expert] =
-        ["phase", "step", "layer", "slot", "expert"].map(column);
-    let routes: Vec<RouteRow> = (0..phase.len())
-        .map(|i| RouteRow {
-            event: 0,
-            turn: 0,
-            ubatch: 0,
-            phase: if phase[i] == 0 { Phase::Prefill } else { Phase::Decode },
-            layer: layer[i],
-            position: step[i],
-            slot: slot[i],
-            expert: expert[i],
-            weight: None,
-            residency: None,
-            read_bytes: None,
-        })
-        .collect();
-    let routing = Routing::new(&routes, 128).unwrap();
-    assert_eq!((routing.layers.len(), routing.tokens, routing.top_k), (48, 128, 6));
-    let touched = routing.touched();
-    assert_eq!(touched[0], 107);
-    assert_eq!((touched.iter().min(), touched.iter().max()), (Some(&33), Some(&107)));
-    let average = mean(&touched.iter().map(|n| *n as f64).collect::<Vec<_>>()).unwrap();
-    assert_eq!(format!("{average:.0}"), "64");
-    let (previous, eighth) = routing.mean_overlaps();
-    let percent = |share: Option<f64>| format!("{:.1}", share.unwrap() * 100.0);
-    assert_eq!((percent(previous).as_str(), percent(eighth).as_str()), ("38.0", "26.7"));
+fn the_published_table_comes_out_of_an_import_of_the_published_logs() {
+    let Some(folder) = published("2026-07-12") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("imported");
+    let plan = Plan::new(&[folder]).unwrap();
+    assert!(plan.passed_over().is_empty());
+    let runs = import(plan, &out, false, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(runs.len(), 8);
+    assert!(runs.iter().all(|(_, run)| run.device().is_some() && run.notes().is_empty()));
+    bmoe_analysis::render(&out).unwrap();
+    let report = fs::read_to_string(out.join("report.md")).unwrap();
+    for (file, want) in PUBLISHED {
+        let row = report.lines().find(|line| line.starts_with(&format!("| {file} |"))).unwrap();
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let got = cells[1..10].join(" ").replace('–', "-");
+        // What follows are remarks on runs whose reads overlap.
+        let got = got.split(" (lane-busy)").next().unwrap();
+        assert_eq!(got, want, "{file}");
+    }
+    assert!(
+        report.contains("| 0.193 + 0.300 (lane-busy), stall 0.058 | 256 | whole |"),
+        "{report}"
+    );
+}
 
-    let heatmap = Heatmap { routing: &routing, model: "Qwen3-30B-A3B", run: "published trace" };
-    let picture = heatmap.render().unwrap();
-    assert!(picture.svg.contains("48 MoE layers × 128 experts, top-6, 128 decode tokens"));
-    keep_picture("published-experts.png", &picture.png);
+/// Runs of a later generation, which name their settings; the published figures of the top-k comparison were of
+/// other runs of the same cells.
+#[test]
+fn later_generations_are_named_by_their_settings() {
+    let Some(folder) = published("2026-07-17") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("imported");
+    let runs =
+        import(Plan::new(&[folder]).unwrap(), &out, false, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+    let cells: Vec<&str> = runs.iter().map(|(_, run)| run.cell.as_str()).collect();
+    let name = |top_k: u32| format!("stream, cache 4000 MiB, 4 lanes, overlap, top-{top_k}");
+    assert_eq!(cells, [name(6), name(8)]);
+    assert_eq!(runs[0].1.model.as_deref(), Some("Qwen3-30B-A3B-Q4_K_M.gguf"));
+    assert_eq!((runs[0].1.log_version, runs[0].1.overlap), (Some(1), Some(true)));
+}
+
+/// The published route trace, in memory and through Parquet: decode begins at position 28, and the last layer routes
+/// only the last prompt token (6 rows against 168).
+#[test]
+fn the_published_trace_has_its_published_shape_raw_and_imported() {
+    let Some(folder) = published("2026-07-15-route") else { return };
+    let raw = load(&folder.join("qwen.route.csv"), LoadOptions::default()).unwrap();
+    assert_eq!((raw.arch.as_str(), raw.layers.len(), raw.n_expert), ("qwen3moe", 48, 128));
+    assert_eq!((raw.has_sizes(), raw.decode_tokens()), (true, 128));
+    // Half of the bank of 16740 MiB; a token's top-6 of all layers take 785 MiB.
+    assert_eq!(raw.bank_bytes() >> 20, 16_740);
+    let of = |phase| raw.events().filter(move |e| e.phase == phase);
+    assert_eq!((of(Phase::Prefill).count(), of(Phase::Decode).count()), (48, 48 * 128));
+    let prefill_rows: Vec<usize> = of(Phase::Prefill).map(|e| e.experts.len()).collect();
+    assert_eq!((&prefill_rows[..47], prefill_rows[47]), (&[168; 47][..], 6));
+    assert_eq!(of(Phase::Decode).next().unwrap().positions, [28]);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("imported");
+    let runs =
+        import(Plan::new(&[folder]).unwrap(), &out, false, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+    // The trace and the log of the run: `qwen.metrics` is a per-token log, whatever its name says.
+    assert_eq!((runs.len(), runs[0].1.log_rows, runs[0].1.route_rows), (1, 128, raw.rows() as u64));
+    let mut imported = load(&out, LoadOptions::default()).unwrap();
+    imported.name.clone_from(&raw.name);
+    assert_eq!(imported, raw);
+}
+
+#[test]
+fn the_published_token_lines_have_their_shape() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared/data/routes/kimi-linear-48b.300tok.jsonl");
+    if !path.is_file() {
+        eprintln!("skipped: the published routes are not beside this repository");
+        return;
+    }
+    let trace = load(&path, LoadOptions::default()).unwrap();
+    assert_eq!((trace.layers.len(), trace.n_expert, trace.decode_tokens()), (26, 256, 300));
+    assert_eq!((trace.has_sizes(), trace.rows()), (false, 300 * 26 * 8));
+    assert!(trace.events().all(|e| e.top_k() == 8 && e.weights.is_empty()));
 }
 
 /// A folder of the published data; `None`, said on standard error, when they are not there.

@@ -1,14 +1,21 @@
 //! The command line. Each command has a module with its arguments and a `run` function.
 
+mod ask;
 mod chat;
 mod clean;
 mod compare;
 mod completions;
+mod device;
 mod devices;
 mod doctor;
+mod import;
+mod predict;
 mod report;
+mod routes;
 mod run;
+mod simulate;
 mod synth;
+mod whatif;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -34,6 +41,11 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Report(report::Args),
+    Import(import::Args),
+    Simulate(simulate::Args),
+    Routes(routes::Args),
+    Predict(predict::Args),
+    Whatif(whatif::Args),
     Compare(compare::Args),
     Chat(chat::Args),
     Devices(devices::Args),
@@ -52,6 +64,11 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Import(args) => import::run(&args),
+            Command::Simulate(args) => simulate::run(&args),
+            Command::Routes(args) => routes::run(&args),
+            Command::Predict(args) => predict::run(&args),
+            Command::Whatif(args) => whatif::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Devices(args) => devices::run(&args),

@@ -9,12 +9,13 @@ use crate::results;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Rebuilds DIR/data/*.parquet from the traces that are still there, then DIR/report.md and DIR/plots/.
+Of a folder that `bmoe import` made, writes DIR/report.md with the table of its per-token logs.
 
 Examples:
   bmoe report runs/quickstart-20261130-160000
   bmoe report runs/quickstart-20261130-160000 --warmup-tokens 16")]
 pub(super) struct Args {
-    /// A folder that `bmoe run` made
+    /// A folder that `bmoe run` or `bmoe import` made
     dir: PathBuf,
     /// Add a table of the steady state, without the first so many tokens of each run [default: the
     /// matrix's warmup_tokens, if it has any]

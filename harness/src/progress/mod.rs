@@ -5,6 +5,7 @@
 mod bars;
 mod bytes;
 mod plain;
+mod work;
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::matrix::Cell;
 use crate::runner::Observer;
 
 pub use bytes::Bytes;
+pub use work::Work;
 
 /// What all targets of a matrix show together.
 pub struct Views(Option<MultiProgress>);

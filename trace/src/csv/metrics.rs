@@ -105,6 +105,11 @@ impl<W: Write> MetricsCsv<W> {
         Ok(())
     }
 
+    /// The writer underneath, to look at.
+    pub(crate) fn written(&self) -> &W {
+        &self.out
+    }
+
     /// The writer underneath.
     pub fn into_inner(self) -> W {
         self.out

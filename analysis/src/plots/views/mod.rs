@@ -1,0 +1,82 @@
+//! A picture for every view.
+
+mod charts;
+mod grids;
+mod guesses;
+
+use super::canvas::Picture;
+use super::chart::{Chart, Panels};
+use super::heatmap::Heatmap;
+use crate::markdown::one_line;
+use crate::routes::RouteTrace;
+use crate::routes::predict::Predict;
+use crate::routes::tokens::Phases;
+use crate::routes::views::Shown;
+use crate::routes::whatif::WhatIf;
+
+/// What a picture says of the trace that it is of.
+pub(super) struct Labels<'a> {
+    /// Title: what is shown, of which trace.
+    trace: &'a RouteTrace,
+    phases: Phases,
+}
+
+impl Labels<'_> {
+    fn title(&self, what: &str) -> String {
+        format!("{}: {what}", one_line(&self.trace.name))
+    }
+
+    /// `48 MoE layers × 128 experts, decode tokens`
+    fn subtitle(&self, layers: usize) -> String {
+        let tokens = match self.phases {
+            Phases::Decode => "decode tokens",
+            Phases::Prefill => "prompt tokens",
+            Phases::All => "prompt and decode tokens",
+        };
+        let s = if layers == 1 { "" } else { "s" };
+        format!("{layers} MoE layer{s} × {} experts; {tokens}", self.trace.n_expert)
+    }
+}
+
+/// Draws a view.
+///
+/// # Errors
+/// The plotting library failed.
+pub fn view_picture(shown: &Shown, trace: &RouteTrace, phases: Phases) -> Result<Picture, String> {
+    let labels = Labels { trace, phases };
+    let one = |chart: Chart| Picture::render(&chart);
+    match shown {
+        Shown::Matrix(view) => Picture::render(&grids::matrix(view, &labels)),
+        Shown::Hot(view) => {
+            let model = if trace.arch.is_empty() { &trace.name } else { &trace.arch };
+            Heatmap { hot: view, model, run: &trace.name }.render()
+        }
+        Shown::Coactivation(view) => Picture::render(&grids::coactivation(view, &labels)),
+        Shown::Reuse(view) => Picture::render(&Panels(charts::reuse(view, &labels))),
+        Shown::Cache(view) => Picture::render(&Panels(charts::cache(view, &labels))),
+        Shown::Entropy(view) => one(charts::entropy(view, &labels)),
+        Shown::Overlap(view) => one(charts::overlap(view, &labels)),
+        Shown::Workset(view) => one(charts::workset(view, &labels)),
+        Shown::Bytes(view) => one(charts::bytes(view, &labels)),
+        Shown::Phases(view) => one(charts::drift(view, &labels)),
+        Shown::Loops(view) => one(charts::loops(view, &labels)),
+    }
+}
+
+/// Draws what predictors find against how many experts they name.
+///
+/// # Errors
+/// The plotting library failed.
+pub fn predict_picture(predict: &Predict, trace: &RouteTrace) -> Result<Picture, String> {
+    let labels = Labels { trace, phases: Phases::Decode };
+    Picture::render(&guesses::predict(predict, &labels))
+}
+
+/// Draws the bytes that changes save against the weight that they lose.
+///
+/// # Errors
+/// The plotting library failed.
+pub fn whatif_picture(whatif: &WhatIf, trace: &RouteTrace) -> Result<Picture, String> {
+    let labels = Labels { trace, phases: Phases::Decode };
+    Picture::render(&guesses::whatif(whatif, &labels))
+}

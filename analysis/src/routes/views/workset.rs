@@ -1,0 +1,243 @@
+//! Distinct experts against tokens.
+
+use serde::Serialize;
+
+use super::{Asked, tokens_word};
+use crate::routes::tokens::{Phases, TokenRoutes};
+use crate::tabular::{Column, MIB, Table, Value};
+
+/// The working set: distinct experts, of all layers looked at, that so many tokens in a row use.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Workset {
+    /// The part of the run.
+    pub phases: Phases,
+    /// Steps looked at.
+    pub tokens: usize,
+    /// Experts of the layers looked at.
+    pub bank_experts: u64,
+    /// Their bytes; 0 = not known.
+    pub bank_bytes: u64,
+    /// Windows of 1, 2, 4 … tokens and of the whole part, over all their places.
+    pub windows: Vec<Window>,
+    /// From the part's first token to each token.
+    pub growth: Vec<Growth>,
+    /// What budgets hold; empty when sizes are not known.
+    pub budgets: Vec<BudgetFit>,
+}
+
+/// Windows of one length.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Window {
+    /// Its length.
+    pub tokens: usize,
+    /// Mean number of distinct experts.
+    pub mean_experts: f64,
+    /// The most.
+    pub max_experts: u64,
+    /// Mean bytes; 0 when sizes are not known.
+    pub mean_bytes: f64,
+    /// The most bytes.
+    pub max_bytes: u64,
+}
+
+/// Distinct experts since the first token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Growth {
+    /// Tokens so far.
+    pub tokens: usize,
+    /// Distinct experts so far.
+    pub experts: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a budget holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BudgetFit {
+    /// The budget.
+    pub budget_bytes: u64,
+    /// The longest window whose mean working set fits; 0 = not even one token's.
+    pub mean_fits_tokens: usize,
+    /// The longest window of which every one fits.
+    pub all_fit_tokens: usize,
+}
+
+/// The entries of each step, and their sizes.
+struct Steps {
+    entries: Vec<Vec<usize>>,
+    bytes: Vec<u64>,
+}
+
+impl Steps {
+    fn window(&self, tokens: usize) -> Window {
+        let mut count = vec![0_u32; self.bytes.len()];
+        let (mut experts, mut bytes) = (0_u64, 0_u64);
+        let mut window =
+            Window { tokens, mean_experts: 0.0, max_experts: 0, mean_bytes: 0.0, max_bytes: 0 };
+        let places = (self.entries.len() + 1).saturating_sub(tokens);
+        for (step, entries) in self.entries.iter().enumerate() {
+            for entry in entries {
+                count[*entry] += 1;
+                if count[*entry] == 1 {
+                    experts += 1;
+                    bytes += self.bytes[*entry];
+                }
+            }
+            if step + 1 < tokens {
+                continue;
+            }
+            window.mean_experts += experts as f64 / places as f64;
+            window.mean_bytes += bytes as f64 / places as f64;
+            window.max_experts = window.max_experts.max(experts);
+            window.max_bytes = window.max_bytes.max(bytes);
+            for entry in &self.entries[step + 1 - tokens] {
+                count[*entry] -= 1;
+                if count[*entry] == 0 {
+                    experts -= 1;
+                    bytes -= self.bytes[*entry];
+                }
+            }
+        }
+        window
+    }
+
+    /// The longest window that fits; a longer one never has fewer distinct experts.
+    fn longest(&self, fits: impl Fn(&Window) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.entries.len());
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if fits(&self.window(middle)) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        low
+    }
+
+    fn growth(&self) -> Vec<Growth> {
+        let mut seen = vec![false; self.bytes.len()];
+        let (mut experts, mut bytes) = (0, 0);
+        let mut growth = Vec::with_capacity(self.entries.len());
+        for (step, entries) in self.entries.iter().enumerate() {
+            for entry in entries {
+                if !std::mem::replace(&mut seen[*entry], true) {
+                    experts += 1;
+                    bytes += self.bytes[*entry];
+                }
+            }
+            growth.push(Growth { tokens: step + 1, experts, bytes });
+        }
+        growth
+    }
+}
+
+impl Workset {
+    pub(super) fn of(asked: &Asked<'_>) -> Self {
+        let trace = asked.trace;
+        let n_expert = trace.n_expert as usize;
+        let tokens = TokenRoutes::new(trace);
+        let mut entries = vec![Vec::new(); tokens.steps];
+        for layer in &asked.layers {
+            for token in tokens.of(*layer, asked.phases) {
+                let keys = token.experts.iter().map(|e| layer * n_expert + usize::from(*e));
+                entries[token.step].extend(keys);
+            }
+        }
+        entries.retain(|entries| !entries.is_empty());
+        let sizes = trace.layers.iter().flat_map(|l| std::iter::repeat_n(l.expert_bytes, n_expert));
+        let steps = Steps { entries, bytes: sizes.collect() };
+        let length = steps.entries.len();
+        let lengths = (0..).map(|i| 1 << i).take_while(|n| *n < length).chain([length]);
+        let bank: u64 =
+            asked.layers.iter().map(|l| trace.layers[*l].expert_bytes * n_expert as u64).sum();
+        let budgets = if trace.has_sizes() {
+            let mut budgets: Vec<u64> = asked.selection.budget_bytes.into_iter().collect();
+            if budgets.is_empty() {
+                budgets = [16, 8, 4, 2].map(|part| bank / part).to_vec();
+            }
+            let fit = |budget_bytes: u64| BudgetFit {
+                budget_bytes,
+                mean_fits_tokens: steps.longest(|w| w.mean_bytes <= budget_bytes as f64),
+                all_fit_tokens: steps.longest(|w| w.max_bytes <= budget_bytes),
+            };
+            budgets.into_iter().map(fit).collect()
+        } else {
+            Vec::new()
+        };
+        Self {
+            phases: asked.phases,
+            tokens: length,
+            bank_experts: (asked.layers.len() * n_expert) as u64,
+            bank_bytes: bank,
+            windows: lengths.map(|n| steps.window(n)).collect(),
+            growth: steps.growth(),
+            budgets,
+        }
+    }
+
+    pub(super) fn table(&self) -> Table {
+        let sized = self.bank_bytes > 0;
+        let mib = |bytes: f64| Value::mib(sized.then_some(bytes));
+        let row = |w: &Window| {
+            let start = self.growth.get(w.tokens.saturating_sub(1));
+            vec![
+                w.tokens.into(),
+                Value::Number(w.mean_experts, 1),
+                w.max_experts.into(),
+                mib(w.mean_bytes),
+                mib(w.max_bytes as f64),
+                Value::percent(Some(w.mean_experts / self.bank_experts.max(1) as f64)),
+                start.map_or(Value::Missing, |g| g.experts.into()),
+                mib(start.map_or(f64::NAN, |g| g.bytes as f64)),
+            ]
+        };
+        let mut notes: Vec<String> = self
+            .budgets
+            .iter()
+            .map(|fit| {
+                format!(
+                    "{:.0} MiB ({:.1} % of the bank) hold the working set of {} tokens on average, of {} \
+                     wherever they are",
+                    fit.budget_bytes as f64 / MIB,
+                    100.0 * fit.budget_bytes as f64 / self.bank_bytes as f64,
+                    fit.mean_fits_tokens,
+                    fit.all_fit_tokens
+                )
+            })
+            .collect();
+        if let Some(last) = self.growth.last() {
+            let all = if sized {
+                format!(
+                    ", {:.0} of {:.0} MiB",
+                    last.bytes as f64 / MIB,
+                    self.bank_bytes as f64 / MIB
+                )
+            } else {
+                String::new()
+            };
+            notes.push(format!(
+                "all {} tokens: {} of {} experts{all}",
+                last.tokens, last.experts, self.bank_experts
+            ));
+        }
+        Table {
+            title: format!(
+                "workset: distinct experts that so many {} in a row use",
+                tokens_word(self.phases)
+            ),
+            columns: vec![
+                Column::number("window_tokens", "tokens"),
+                Column::number("mean_experts", "mean experts"),
+                Column::number("max_experts", "most"),
+                Column::number("mean_mib", "mean MiB"),
+                Column::number("max_mib", "most MiB"),
+                Column::number("mean_bank_pct", "of the bank, %"),
+                Column::number("from_start_experts", "from the first token"),
+                Column::number("from_start_mib", "MiB"),
+            ],
+            rows: self.windows.iter().map(row).collect(),
+            notes,
+        }
+    }
+}
