@@ -17,6 +17,16 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// A later line about the same attempt takes the place of the earlier one: it was judged again.
+    fn take(&mut self, record: CellRecord) {
+        let key = |r: &CellRecord| (r.repetition, r.attempt, r.order);
+        let same = |r: &&mut CellRecord| r.id == record.id && key(r) == key(&record);
+        match self.records.iter_mut().find(same) {
+            Some(earlier) => *earlier = record,
+            None => self.records.push(record),
+        }
+    }
+
     /// Reads `DIR/cells.jsonl`. A last line without its line end, as a killed runner leaves, is passed
     /// over and told.
     ///
@@ -31,7 +41,7 @@ impl Journal {
         let mut journal = Self::default();
         for (index, line) in text.split_inclusive('\n').enumerate() {
             match serde_json::from_str(line) {
-                Ok(record) => journal.records.push(record),
+                Ok(record) => journal.take(record),
                 Err(_) if line.trim().is_empty() => {}
                 Err(_) if !line.ends_with('\n') => journal.unfinished_line = true,
                 Err(e) => {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bmoe_engine::EngineError;
+use bmoe_supervise::command::DeviceCommand;
 use bmoe_trace::RunConfig;
 use bmoe_trace::config::{ComputeTrace, DenseWeights, Mode};
 use clap::error::ErrorKind;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Archs(Archs),
     /// Measure what the disk can do with the engine's own reads.
     Iobench(IoBench),
+    #[command(flatten)]
+    Device(DeviceCommand),
 }
 
 #[derive(Debug, Args)]
@@ -121,6 +124,9 @@ pub(crate) struct Generate {
     /// Print BMOE_ lines in the place of the text
     #[arg(long)]
     pub(crate) progress: bool,
+    /// The process that started this one: end when it ends
+    #[arg(long, value_name = "PID", hide = true)]
+    parent: Option<i32>,
 }
 
 #[derive(Debug, Args)]
@@ -324,6 +330,16 @@ impl Session {
 }
 
 impl Generate {
+    /// Ties this process's end to that of its supervisor, where there is one.
+    ///
+    /// # Errors
+    /// The supervisor has ended already.
+    pub(crate) fn follow_parent(&self) -> Result<(), EngineError> {
+        let Some(parent) = self.parent else { return Ok(()) };
+        bmoe_supervise::process::end_with_parent(parent)
+            .map_err(|e| EngineError::Config(e.to_string()))
+    }
+
     /// The run that the arguments describe.
     ///
     /// # Errors

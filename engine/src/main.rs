@@ -23,9 +23,16 @@ use cli::{Command, RunArgs};
 fn main() -> ExitCode {
     let started = Instant::now();
     let (result, lines) = match &cli::Cli::read().command {
+        Command::Device(command) => {
+            (command.run().map_err(|e| EngineError::Config(e.to_string())), false)
+        }
         Command::Generate(args) => {
             let lines = args.progress;
-            (args.run_config().and_then(|c| run(&c, &args.run, lines, started, once)), lines)
+            let work = || {
+                args.follow_parent()?;
+                run(&args.run_config()?, &args.run, lines, started, once)
+            };
+            (work(), lines)
         }
         Command::Session(args) => {
             (args.run_config().and_then(|c| run(&c, &args.run, true, started, session)), true)

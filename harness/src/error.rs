@@ -9,7 +9,7 @@ use bmoe_synth::SynthError;
 
 use crate::matrix::MatrixError;
 use crate::models::ModelError;
-use crate::runner::{ExecutorError, RunnerError, signal_name};
+use crate::runner::{JournalError, RunnerError, signal_name};
 use crate::target::TargetError;
 
 /// The command failed on the way.
@@ -18,6 +18,8 @@ const FAILED: u8 = 1;
 const REFUSED: u8 = 3;
 /// A matrix is done, but some cells aren't valid.
 const NOT_ALL_VALID: u8 = 4;
+/// A target went away in the middle of a matrix.
+const LOST: u8 = 5;
 /// A comparison found a slowdown beyond the bound that was given.
 const SLOWER: u8 = 6;
 /// A comparison has a bound, and too few runs to hold a pair to it.
@@ -31,6 +33,7 @@ Exit codes:
   2    the command line is wrong
   3    refused before anything ran (matrix, shape, model, engine, folder or target)
   4    `bmoe run` finished, but at least one cell is not valid; results are kept
+  5    a target went away and did not come back; results so far are kept
   6    `bmoe compare --fail-above` found a pair that is worse by more than the bound
   7    `bmoe compare --fail-above` found none, and could not judge every pair
   130  interrupted by Ctrl-C (143 by SIGTERM); results so far are kept";
@@ -53,12 +56,19 @@ pub enum Error {
     /// The results can't be read or rendered.
     #[error(transparent)]
     Analysis(#[from] AnalysisError),
-    /// The engine can't be started.
-    #[error(transparent)]
-    Executor(#[from] ExecutorError),
-    /// A target can't be used, or was lost on the way.
+    /// A target can't be used.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A target went away and did not come back.
+    #[error("{reason}; {not_run} runs were not started, `bmoe run --resume {}` goes on", folder.display())]
+    TargetLost {
+        /// What was seen.
+        reason: String,
+        /// Runs that wait.
+        not_run: usize,
+        /// The result folder.
+        folder: PathBuf,
+    },
     /// The engine failed on the way.
     #[error("{0}")]
     Engine(String),
@@ -126,12 +136,18 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Matrix(_) | Self::Refused(_) | Self::Executor(_) => REFUSED,
+            Self::Matrix(_) | Self::Refused(_) => REFUSED,
+            Self::Runner(RunnerError::Journal(JournalError::Held { .. })) => REFUSED,
+            Self::TargetLost { .. } => LOST,
             Self::Synth(error) | Self::Model(ModelError::Synth(error)) => match error {
                 SynthError::Io { .. } => FAILED,
                 _ => REFUSED,
             },
-            Self::Model(ModelError::Missing { .. } | ModelError::InTheWay { .. }) => REFUSED,
+            Self::Model(
+                ModelError::Missing { .. }
+                | ModelError::InTheWay { .. }
+                | ModelError::Unknown { .. },
+            ) => REFUSED,
             Self::Analysis(
                 AnalysisError::NotAResultFolder { .. }
                 | AnalysisError::Import { .. }

@@ -15,7 +15,13 @@ use crate::{atomic, console};
 /// Where an attempt leaves its files, relative to the result folder.
 #[must_use]
 pub fn attempt_folder(cell_id: &str, repetition: u32, attempt: u32) -> String {
-    format!("runs/{cell_id}-r{repetition}-a{attempt}")
+    format!("runs/{}", attempt_name(cell_id, repetition, attempt))
+}
+
+/// Names an attempt within its result folder.
+#[must_use]
+pub fn attempt_name(cell_id: &str, repetition: u32, attempt: u32) -> String {
+    format!("{cell_id}-r{repetition}-a{attempt}")
 }
 
 /// Refuses a folder that holds something already.
@@ -42,21 +48,27 @@ pub fn check_free(folder: &Path) -> Result<(), Error> {
     Err(Error::Refused(format!("the folder {} {hint}", folder.display())))
 }
 
+/// Makes a folder with the matrix that it is for.
+///
+/// # Errors
+/// It can't be written.
+pub fn keep_matrix(folder: &Path, matrix_text: &str) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
+    let path = folder.join("matrix.toml");
+    atomic::write(&path, matrix_text.as_bytes()).map_err(Error::io("write", &path))
+}
+
 /// Makes a result folder with what is known before the first run.
 ///
 /// # Errors
 /// It can't be written.
 pub fn create(folder: &Path, matrix_text: &str, environment: &Environment) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
-    let write = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        atomic::write(&path, bytes).map_err(Error::io("write", &path))
-    };
-    write("matrix.toml", matrix_text.as_bytes())?;
+    keep_matrix(folder, matrix_text)?;
     let mut json = serde_json::to_vec_pretty(environment)
         .map_err(|e| Error::io("write", &folder.join("environment.json"))(e.into()))?;
     json.push(b'\n');
-    write("environment.json", &json)
+    let path = folder.join("environment.json");
+    atomic::write(&path, &json).map_err(Error::io("write", &path))
 }
 
 /// What rendering left.

@@ -3,113 +3,12 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use bmoe_analysis::result_set::{CellRecord, Verdict};
+use bmoe_analysis::result_set::Verdict;
 use bmoe_trace::RunConfig;
-use bmoe_trace::line::{ErrorLine, Line};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-
-const MATRIX: &str = r#"
-name = "m"
-timeout_s = 60
-baseline = { mode = "mmap" }
-[[model]]
-name = "a"
-path = "a.gguf"
-[base]
-prompt = "hello"
-n_predict = 2
-[axes]
-mode = ["mmap", "stream"]
-cache_mib = [0, 8, 16]
-io_threads = [1]
-"#;
-
-/// A folder with a matrix, a model and an engine.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    /// `behaviour` is shell code; `$config`, `$trace` and `$here` are set, and `succeed` ends a run well.
-    fn new(behaviour: &str) -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        fs::write(place.at("m.toml"), MATRIX).unwrap();
-        fs::write(place.at("a.gguf"), "GGUF, more or less").unwrap();
-        for (name, tokens) in [("right", [1, 2]), ("wrong", [1, 3])] {
-            // No two runs have the same id: the n-th run takes the n-th trace.
-            for n in 1..=4 {
-                let config = RunConfig { model: "a.gguf".into(), ..RunConfig::default() };
-                let file = format!("{name}-{n}");
-                let records = common::whole_trace(&file, config, &tokens);
-                common::write_trace(&place.at(&format!("{file}.bin")), &records);
-            }
-            let lines = [common::progress_line(1, 2), common::done_line(&tokens)];
-            let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            fs::write(place.at(&format!("{name}.lines")), lines).unwrap();
-        }
-        let refusal = Line::Error(ErrorLine {
-            id: serde_json::Value::Null,
-            fatal: true,
-            msg: "cache too small".to_owned(),
-        });
-        fs::write(place.at("refused.lines"), format!("{refusal}\n")).unwrap();
-        let engine = format!(
-            "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 'fake-engine 1'; exit; }}\n\
-             config=$3 trace=$5 here=$(dirname \"$0\")\n\
-             succeed() {{ n=$(ls \"$here/out/runs\" | wc -l); cat \"$here/${{1:-right}}-$n.bin\" >\"$trace\"; cat \"$here/${{1:-right}}.lines\"; exit 0; }}\n\
-             {behaviour}\n"
-        );
-        fs::write(place.at("engine"), engine).unwrap();
-        fs::set_permissions(place.at("engine"), fs::Permissions::from_mode(0o755)).unwrap();
-        place
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bmoe"));
-        command.current_dir(self.0.path()).args(args).env_remove("BMOE_ENGINE");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn bmoe(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    fn journal(&self) -> Vec<CellRecord> {
-        let text = fs::read_to_string(self.at("out/cells.jsonl")).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-const RUN: [&str; 6] = ["run", "m.toml", "--out", "out", "--engine", "./engine"];
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Waits until something is so; a test that waits for ever is ended by the bound.
-fn until(what: &str, mut check: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !check() {
-        assert!(Instant::now() < end, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn alive(pid: i32) -> bool {
-    test_kill_process(Pid::from_raw(pid).unwrap()).is_ok()
-}
+use common::place::{MATRIX, Place, RUN, alive, stderr, stdout, until};
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn a_matrix_leaves_a_result_folder_with_a_report() {
@@ -182,24 +81,6 @@ fn ctrl_c_stops_the_engine_and_renders_what_there_is() {
     assert!(!alive(engine));
     assert!(place.at("out/report.md").exists());
     assert!(stderr(&output).contains("error: interrupted by SIGINT; 2 runs were not started"));
-}
-
-#[test]
-fn no_engine_outlives_a_killed_runner() {
-    let place = Place::new(
-        "echo $$ >\"$here/pid.part\"; mv \"$here/pid.part\" \"$here/pid\"; exec sleep 100",
-    );
-    let mut child = place.command(&RUN).spawn().unwrap();
-    until("the engine starts", || place.at("pid").exists());
-    let engine: i32 = fs::read_to_string(place.at("pid")).unwrap().trim().parse().unwrap();
-    assert!(alive(engine));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    until("the engine ends", || {
-        let stat = fs::read_to_string(format!("/proc/{engine}/stat")).unwrap_or_default();
-        // Nobody may be there to reap it.
-        stat.is_empty() || stat.contains(") Z ")
-    });
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `bmoe compare` on result folders made by hand.
 
-#[expect(dead_code, reason = "only traces are wanted here")]
 mod common;
 
 use std::fs;

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use bmoe::environment::{Machine, Storage};
+use bmoe_supervise::groups::oom_kills;
 
 /// A folder that plays `/`.
 struct Fixture(tempfile::TempDir);
@@ -113,7 +114,7 @@ fn version_1_groups_in_a_container_that_sees_its_own_part() {
 #[test]
 fn processes_killed_for_lack_of_memory_are_counted_by_the_own_group_first() {
     let vmstat = ("/proc/vmstat", "pgfault 1\noom_kill 7\n");
-    let kills = |files: &[(&str, &str)]| Fixture::new(files).machine().oom_kills();
+    let kills = |files: &[(&str, &str)]| oom_kills(Fixture::new(files).0.path());
     assert_eq!(kills(&[]), None);
     assert_eq!(kills(&[vmstat]), Some(7));
     let version_1 = [
@@ -156,11 +157,4 @@ fn file_systems_without_a_number_of_their_own_name_their_disk() {
     assert_eq!(storage("/home/m.gguf"), disk("overlay"));
     assert_eq!(storage("/net/m.gguf").read_ahead_kib, Some(15360));
     assert_eq!(storage("/net/m.gguf").disk.as_deref(), Some("server:/share"));
-}
-
-#[test]
-fn the_load_average_is_that_of_the_last_minute() {
-    let fixture = Fixture::new(&[("/proc/loadavg", "0.42 1.10 2.00 2/345 6789\n")]);
-    assert_eq!(fixture.machine().load_average(), Some(0.42));
-    assert_eq!(Fixture::new(&[]).machine().load_average(), None);
 }

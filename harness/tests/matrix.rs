@@ -194,6 +194,99 @@ fn filters_take_texts_and_regular_expressions() {
 }
 
 #[test]
+fn ranges_are_lists_written_shortly() {
+    let schedule = with(
+        "[axes]\nmode = [\"mmap\", \"stream\"]\ncache_mib = { from = 500, to = 1500, step = 500 }\n\
+                         io_threads = { from = 1, to = 4, factor = 2 }\n",
+    );
+    assert_eq!(schedule.cells.len(), 1 + 3 * 3);
+    assert_eq!(schedule.cells[1].name, "stream, cache 500 MiB, 1 lane");
+    assert_eq!(schedule.cells[9].name, "stream, cache 1500 MiB, 4 lanes");
+    // The same cells as from a list.
+    let listed = with(
+        "[axes]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [500, 1000, 1500]\nio_threads = [1, 2, 4]\n",
+    );
+    assert_eq!(schedule.cells, listed.cells);
+}
+
+#[test]
+fn every_cell_is_run_with_every_prompt() {
+    let text = BASE
+        .replace("[base]\nprompt = \"hello\"", "[prompts]\nlong = \"tell me all\"\nshort = \"hi\"")
+        + "[axes]\nmode = [\"mmap\", \"stream\"]\n[[cell]]\nmode = \"stream\"\nprompt = \"its own\"\n";
+    let schedule = load(&text).unwrap();
+    assert_eq!(
+        names(&schedule),
+        [
+            "mmap, long",
+            "mmap, short",
+            "stream, cache off, 4 lanes, long",
+            "stream, cache off, 4 lanes, short",
+            "stream, cache off, 4 lanes, prompt \"its own\"",
+        ]
+    );
+    let prompts: Vec<&str> = schedule.cells.iter().map(|c| c.config.prompt.as_str()).collect();
+    assert_eq!(prompts, ["tell me all", "hi", "tell me all", "hi", "its own"]);
+    // A cell is what it runs, not what its prompt is called.
+    let plain =
+        load(&format!("{}[axes]\nmode = [\"mmap\"]\n", BASE.replace("hello", "hi"))).unwrap();
+    assert_eq!(plain.cells[0].id, schedule.cells[1].id);
+}
+
+#[test]
+fn groups_are_baselines_and_those_beside_them() {
+    let groups = "[[group]]\nname = \"lanes\"\nbaseline = { mode = \"stream\", io_threads = 1 }\n\
+                  members = { io_threads = 4 }\n";
+    let text =
+        format!("{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\nio_threads = [1, 2, 4]\n{groups}");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.toml");
+    fs::write(&path, text).unwrap();
+    let matrix = Matrix::load(&path).unwrap().0;
+    let schedule = matrix.schedule().unwrap();
+    let (baselines, members) = matrix.groups[0].split(&schedule.cells);
+    let names = |cells: Vec<&bmoe::matrix::Cell>| {
+        cells.iter().map(|cell| cell.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(baselines), ["stream, cache off, 1 lane"]);
+    // What a memory map does without lanes counts as the default of 4.
+    assert_eq!(names(members), ["mmap", "stream, cache off, 4 lanes"]);
+}
+
+#[test]
+fn the_order_is_the_matrix_s() {
+    let order = |more: &str| -> Vec<(usize, u32)> {
+        let schedule = load(&format!(
+            "repetitions = 2\n{more}\n{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\n"
+        ));
+        schedule.unwrap().runs.iter().map(|r| (r.cell, r.repetition)).collect()
+    };
+    assert_eq!(order(""), [(0, 0), (1, 0), (0, 1), (1, 1)]);
+    assert_eq!(order("order = \"reversed\""), [(1, 1), (0, 1), (1, 0), (0, 0)]);
+    assert_eq!(order("order = \"as-written\""), [(0, 0), (0, 1), (1, 0), (1, 1)]);
+    let random = order("order = \"random\"\nseed = 5");
+    assert_eq!(random, order("order = \"random\"\nseed = 5"));
+}
+
+#[test]
+fn a_model_can_be_named_by_its_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("some.gguf");
+    fs::write(&model, "weights").unwrap();
+    let hash = bmoe::models::hash(&model, &mut |_| {}).unwrap().sha256.unwrap();
+    let locate = |sha256: &str| {
+        let text = BASE.replace("path = \"models/a.gguf\"", &format!("sha256 = \"{sha256}\""));
+        let path = folder.path().join("m.toml");
+        fs::write(&path, format!("{text}[axes]\nmode = [\"mmap\"]\n")).unwrap();
+        let matrix = Matrix::load(&path).unwrap().0;
+        bmoe::models::locate(&matrix, Path::new(""), folder.path())
+    };
+    assert_eq!(locate(&hash[..12]).unwrap()[0].path, model);
+    let unknown = locate("000000000000").unwrap_err().to_string();
+    assert!(unknown.contains(&hash[..12]) && unknown.contains("some.gguf"), "{unknown}");
+}
+
+#[test]
 fn mistakes_are_named() {
     // 300 to the power of four.
     let values = (1..=300).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
@@ -228,6 +321,12 @@ fn mistakes_are_named() {
             "{BASE}[axes]\nmode = [\"mmap\", \"stream\"]\ncache_mib = [9]\ncache_policy = [\"mru\"]\n"
         ),
         format!("{BASE}[axes]\nmode = [\"mmap\"]\nsampling = [{{ temp = 1.0 }}]\n"),
+        format!("{BASE}[axes]\nmode = [\"mmap\"]\nthreads = {{ from = 1, to = 4 }}\n"),
+        format!("{BASE}{AXES}[[group]]\nname = \"g\"\nbaseline = {{ cache_mib = 64 }}\n"),
+        format!("{BASE}{AXES}[[group]]\nname = \"g\"\nbaseline = {{}}\n"),
+        BASE.replace("path = \"models/a.gguf\"", "sha256 = \"xyz\""),
+        format!("order = \"sorted\"\n{BASE}{AXES}"),
+        format!("{BASE}{AXES}[gate]\ncpu_temp = 40\n"),
     ];
     let messages: Vec<String> = wrong
         .iter()

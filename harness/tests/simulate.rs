@@ -1,6 +1,5 @@
 //! `bmoe simulate`: what people read, and that it counts what the engine measures.
 
-#[expect(dead_code, reason = "only traces of its own are wanted here")]
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -170,9 +170,38 @@ impl RunConfig {
     }
 }
 
+/// All files of a model: the shards of a split one (`stem-0000I-of-0000N.gguf`), in order, or the one file.
+#[must_use]
+pub fn model_files(path: &Path) -> Vec<PathBuf> {
+    shards(path).unwrap_or_else(|| vec![path.to_owned()])
+}
+
+fn shards(path: &Path) -> Option<Vec<PathBuf>> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
+    let (rest, total) = stem.rsplit_once("-of-")?;
+    let (stem, index) = rest.rsplit_once('-')?;
+    let number = |text: &str| {
+        (text.len() == 5).then(|| text.parse::<u32>().ok()).flatten().filter(|n| *n > 0)
+    };
+    let (_, total) = (number(index)?, number(total)?);
+    let shard = |i: u32| path.with_file_name(format!("{stem}-{i:05}-of-{total:05}.gguf"));
+    Some((1..=total).map(shard).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shards_are_listed_from_any_of_them() {
+        let files = model_files(Path::new("m/big-00002-of-00003.gguf"));
+        let names: Vec<_> = files.iter().map(|f| f.to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            ["m/big-00001-of-00003.gguf", "m/big-00002-of-00003.gguf", "m/big-00003-of-00003.gguf"]
+        );
+        assert_eq!(model_files(Path::new("m/end-of-story.gguf")).len(), 1);
+    }
 
     #[test]
     fn a_run_file_round_trips() {

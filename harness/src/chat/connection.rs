@@ -10,7 +10,6 @@ use bmoe_trace::command::Command as Asked;
 use bmoe_trace::line::Line;
 
 use crate::error::Error;
-use crate::runner::ExecutorError;
 use crate::runner::lines::{LINE_BYTES, read_line};
 
 /// What the engine refuses with; see `bmoe-engine --help`.
@@ -42,7 +41,7 @@ impl Connection {
     /// It doesn't start.
     pub fn start(command: &mut Command) -> Result<Self, Error> {
         let what = format!("{} does not start", command.get_program().display());
-        let failed = |source| ExecutorError { what, source };
+        let failed = |source| Error::Refused(format!("cannot run the engine: {what}: {source}"));
         let started = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -114,9 +113,9 @@ impl Connection {
     pub fn close(mut self) -> Result<(), Error> {
         self.send(&Asked::Close)?;
         self.input.take();
-        self.engine.wait().map_err(|source| {
-            Error::Executor(ExecutorError { what: "its end is unknown".to_owned(), source })
-        })?;
+        self.engine
+            .wait()
+            .map_err(|source| Error::Engine(format!("the engine's end is unknown: {source}")))?;
         Ok(())
     }
 }

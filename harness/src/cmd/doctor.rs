@@ -147,7 +147,8 @@ fn missing_models(given: &[PathBuf]) -> Vec<Check> {
 }
 
 /// Whether a model is on the device already. One that was never hashed was never sent.
-fn is_staged(target: &dyn Target, model: &Path) -> Result<bool, Error> {
+/// Whether a device has a model already.
+pub(super) fn is_staged(target: &dyn Target, model: &Path) -> Result<bool, Error> {
     let Some(sha256) = models::Identity::load(model).and_then(|identity| identity.sha256) else {
         return Ok(false);
     };
@@ -159,7 +160,7 @@ fn is_staged(target: &dyn Target, model: &Path) -> Result<bool, Error> {
     Ok(finished.exit == Some(crate::runner::Exit::Code(0)))
 }
 
-fn file_bytes(path: &Path) -> u64 {
+pub(super) fn file_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 

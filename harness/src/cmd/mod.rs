@@ -9,7 +9,6 @@ mod device;
 mod devices;
 mod doctor;
 mod import;
-mod launch;
 mod predict;
 mod report;
 mod routes;
@@ -53,8 +52,6 @@ enum Command {
     Doctor(doctor::Args),
     Clean(clean::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
-    Launch(launch::Args),
 }
 
 impl Cli {
@@ -78,7 +75,6 @@ impl Cli {
             Command::Doctor(args) => doctor::run(&args),
             Command::Clean(args) => clean::run(&args),
             Command::Completions(args) => completions::run(&args),
-            Command::Launch(args) => launch::run(&args),
         }
     }
 }

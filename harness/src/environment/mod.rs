@@ -4,7 +4,6 @@
 //! What can't be read is `None`, never a guess.
 
 mod cgroup;
-mod mounts;
 mod program;
 mod storage;
 
@@ -91,12 +90,6 @@ impl Machine {
         let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
         let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
-    }
-
-    /// Processes that ran or wanted to, averaged over the last minute.
-    #[must_use]
-    pub fn load_average(&self) -> Option<f64> {
-        self.read("/proc/loadavg")?.split_ascii_whitespace().next()?.parse().ok()
     }
 
     fn os(&self) -> Option<String> {

@@ -2,8 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use bmoe_supervise::mounts::{self, Mount};
+
 use super::Machine;
-use super::mounts::{self, Mount};
 
 /// Where a file lies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

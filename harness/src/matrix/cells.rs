@@ -7,6 +7,7 @@ use bmoe_trace::RunConfig;
 use regex::{Regex, RegexBuilder};
 
 use super::knobs::{ExtraCell, Overrides, normalise};
+use super::order::Order;
 use super::{Matrix, MatrixError, Model, naming};
 
 /// One configuration of one model.
@@ -57,9 +58,17 @@ pub struct Planned {
 pub struct Schedule {
     /// The cells, model by model, baselines first.
     pub cells: Vec<Cell>,
-    /// The runs: all cells once, then all of them again, so that a slow drift of the machine
-    /// reaches every cell alike.
+    /// The runs, in their order.
     pub runs: Vec<Planned>,
+}
+
+/// A cell before its name and id.
+struct Draft<'a> {
+    /// Its own.
+    name: Option<String>,
+    /// The name of its prompt, where there are several.
+    prompt: Option<&'a str>,
+    config: RunConfig,
 }
 
 impl Matrix {
@@ -81,7 +90,7 @@ impl Matrix {
         for cell in &mut cells {
             cell.lossless = baselines.is_empty() || baselines.iter().any(|b| b.same_text(cell));
         }
-        Ok(Schedule::new(cells, self.repetitions))
+        Ok(Schedule::new(cells, self.repetitions).ordered(self.order, self.seed))
     }
 
     fn cells_of(&self, model: &Model) -> Result<Vec<Cell>, MatrixError> {
@@ -95,14 +104,34 @@ impl Matrix {
         };
         let excluded = |config: &RunConfig| self.exclude.iter().any(|e| e.matches(config));
         let combinations = self.axes.iter().flat_map(|axes| axes.combinations());
-        let mut configs: Vec<(Option<String>, RunConfig)> = combinations
-            .map(|settings| (None, configure(&settings)))
-            .filter(|(_, config)| !excluded(config))
+        let named: Vec<(Option<&str>, Option<&str>)> = match self.prompts.len() {
+            0 => vec![(None, None)],
+            1 => self.prompts.values().map(|prompt| (None, Some(prompt.as_str()))).collect(),
+            _ => self.prompts.iter().map(|(n, p)| (Some(n.as_str()), Some(p.as_str()))).collect(),
+        };
+        let with_prompts = |settings: Overrides| {
+            // A prompt that a cell or an axis names itself is its own.
+            let named = if settings.prompt.is_some() { vec![(None, None)] } else { named.clone() };
+            named.into_iter().map(move |(name, prompt)| {
+                let mut settings = settings.clone();
+                settings.prompt = settings.prompt.or(prompt.map(str::to_owned));
+                (name, settings)
+            })
+        };
+        let mut configs: Vec<Draft<'_>> = combinations
+            .flat_map(&with_prompts)
+            .map(|(prompt, settings)| Draft { name: None, prompt, config: configure(&settings) })
+            .filter(|draft| !excluded(&draft.config))
             .collect();
         let extra = |cell: &&ExtraCell| cell.model.as_ref().is_none_or(|m| *m == model.name);
-        configs.extend(
-            self.cells.iter().filter(extra).map(|c| (c.name.clone(), configure(&c.settings()))),
-        );
+        configs.extend(self.cells.iter().filter(extra).flat_map(|c| {
+            let draft = |(prompt, settings)| Draft {
+                name: c.name.clone(),
+                prompt,
+                config: configure(&settings),
+            };
+            with_prompts(c.settings()).map(draft).collect::<Vec<_>>()
+        }));
         if configs.is_empty() {
             return Err(self.invalid(format!(
                 "has no cell for the model `{}`; add `[axes]` or a `[[cell]]`",
@@ -111,18 +140,29 @@ impl Matrix {
         }
 
         // What only a cell with a name of its own has is told by that name.
-        let unnamed = configs.iter().filter(|(name, _)| name.is_none()).map(|(_, c)| c);
+        let unnamed = configs.iter().filter(|draft| draft.name.is_none()).map(|d| &d.config);
         let varying = naming::varying(&unnamed.collect::<Vec<_>>());
+        // A prompt's own name says more than its first words.
+        let mut without_prompt = varying.clone();
+        without_prompt.remove("prompt");
         let mut seen = HashSet::new();
         let mut cells = Vec::new();
-        for (name, config) in configs {
+        for Draft { name, prompt, config } in configs {
             let id = naming::cell_id(model, &config);
             if !seen.insert(id.clone()) {
                 continue;
             }
             cells.push(Cell {
                 id,
-                name: name.unwrap_or_else(|| naming::cell_name(&config, &varying)),
+                name: match (name, prompt) {
+                    (Some(name), None) => name,
+                    (None, None) => naming::cell_name(&config, &varying),
+                    (name, Some(prompt)) => {
+                        let name =
+                            name.unwrap_or_else(|| naming::cell_name(&config, &without_prompt));
+                        format!("{name}, {prompt}")
+                    }
+                },
                 model: model.name.clone(),
                 baseline: self.baseline.as_ref().is_some_and(|b| b.matches(&config)),
                 lossless: false,
@@ -151,6 +191,17 @@ impl Matrix {
                     )));
                 }
             }
+        }
+        for group in &self.groups {
+            let (baselines, members) = group.split(cells);
+            let problem = if baselines.is_empty() {
+                format!("a baseline that no cell matches: {}", inline(&group.baseline))
+            } else if members.is_empty() {
+                format!("no members beside its baseline: {}", inline(&group.members))
+            } else {
+                continue;
+            };
+            return Err(self.invalid(format!("has the group \"{}\" with {problem}", group.name)));
         }
         let Some(baseline) = &self.baseline else { return Ok(()) };
         for model in &self.models {
@@ -207,10 +258,18 @@ fn inline(selector: &Overrides) -> String {
 
 impl Schedule {
     fn new(cells: Vec<Cell>, repetitions: u32) -> Self {
-        let runs = (0..repetitions)
-            .flat_map(|repetition| (0..cells.len()).map(move |cell| Planned { cell, repetition }))
-            .collect();
+        let runs = Order::Interleaved.runs(cells.len(), repetitions, 0);
         Self { cells, runs }
+    }
+
+    /// The same runs in another order.
+    #[must_use]
+    pub fn ordered(mut self, order: Order, seed: u64) -> Self {
+        let repetitions = self.runs.iter().map(|run| run.repetition + 1).max().unwrap_or(0);
+        let kept = std::mem::take(&mut self.runs);
+        self.runs = order.runs(self.cells.len(), repetitions, seed);
+        self.runs.retain(|run| kept.contains(run));
+        self
     }
 
     /// Keeps the runs of the selected cells.

@@ -6,6 +6,8 @@ use bmoe_trace::config::{ComputeTrace, DenseWeights, IoEngine, Sampling, Think};
 use bmoe_trace::{CacheBudget, Mode, RunConfig};
 use serde::{Deserialize, Serialize};
 
+use super::values::Values;
+
 /// Declares [`Overrides`], [`Axes`] and [`ExtraCell`] from one list of [`RunConfig`] fields. The list's order is the
 /// nesting order of the axes: the first is the outermost loop.
 macro_rules! knobs {
@@ -53,7 +55,7 @@ macro_rules! knobs {
             $(
                 #[doc = concat!("Values of [`RunConfig::", stringify!($name), "`]")]
                 #[serde(skip_serializing_if = "Option::is_none")]
-                pub $name: Option<Vec<$type>>,
+                pub $name: Option<Values<$type>>,
             )*
         }
 
@@ -63,7 +65,7 @@ macro_rules! knobs {
             pub fn combinations(&self) -> Vec<Overrides> {
                 let mut all = vec![Overrides::default()];
                 $(if let Some(values) = &self.$name {
-                    all = all.iter().flat_map(|outer| values.iter().map(|value| {
+                    all = all.iter().flat_map(|outer| values.0.iter().map(|value| {
                         let mut one = Overrides { $name: Some(value.clone()), ..Overrides::default() };
                         one.merge(outer);
                         one
@@ -75,7 +77,7 @@ macro_rules! knobs {
             /// How many combinations there are, without making them; at most `u64::MAX`.
             #[must_use]
             pub fn count(&self) -> u64 {
-                let counts = [$(self.$name.as_ref().map_or(1, Vec::len)),*];
+                let counts = [$(self.$name.as_ref().map_or(1, |values| values.0.len())),*];
                 counts.into_iter().fold(1, |product: u64, n| {
                     product.saturating_mul(u64::try_from(n).unwrap_or(u64::MAX))
                 })
@@ -85,7 +87,7 @@ macro_rules! knobs {
             #[must_use]
             pub fn empty(&self) -> Vec<&'static str> {
                 let mut names = Vec::new();
-                $(if self.$name.as_ref().is_some_and(Vec::is_empty) {
+                $(if self.$name.as_ref().is_some_and(|values| values.0.is_empty()) {
                     names.push(stringify!($name));
                 })*
                 names

@@ -1,15 +1,25 @@
 //! Matrices: what `bmoe run` measures, as data (`docs/matrices.md` is the reference of the format).
 
 mod cells;
+mod group;
 mod knobs;
 mod naming;
+mod order;
+mod values;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::runner::GateRules;
+
 pub use cells::{Cell, Planned, Schedule, Selection};
+pub use group::Group;
 pub use knobs::{Axes, ExtraCell, Overrides};
+pub use order::Order;
+pub use values::Values;
 
 /// Runs that one matrix may have: more would take weeks, and are a slip of the pen.
 const MAX_RUNS: u64 = 10_000;
@@ -29,6 +39,24 @@ pub struct Matrix {
     /// Seconds after which a run is ended.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u32,
+    /// How often a run is tried again that was lost, killed or not done in time.
+    #[serde(default)]
+    pub retries: u32,
+    /// Runs of each model's first cell before the first one that counts.
+    #[serde(default)]
+    pub warmup_runs: u32,
+    /// Seconds that a target may be away before a run there counts as lost.
+    #[serde(default = "default_patience_s")]
+    pub patience_s: u32,
+    /// The order of the runs.
+    #[serde(default)]
+    pub order: Order,
+    /// Decides a random order.
+    #[serde(default)]
+    pub seed: u64,
+    /// When a run may begin.
+    #[serde(default)]
+    pub gate: GateTable,
     /// Tokens at the start of each run that the report's steady state is without; the report reads it from
     /// the result folder's copy of the matrix.
     #[serde(default)]
@@ -50,6 +78,13 @@ pub struct Matrix {
     pub cells: Vec<ExtraCell>,
     /// Which cell the others are compared with.
     pub baseline: Option<Overrides>,
+    /// Prompts by name: every combination of the axes, and every further cell without a prompt of its own, is
+    /// run with each.
+    #[serde(default)]
+    pub prompts: BTreeMap<String, String>,
+    /// Further comparisons.
+    #[serde(default, rename = "group")]
+    pub groups: Vec<Group>,
 }
 
 const fn one() -> u32 {
@@ -60,6 +95,44 @@ const fn default_timeout_s() -> u32 {
     600
 }
 
+const fn default_patience_s() -> u32 {
+    600
+}
+
+/// When a run may begin; what is left out is as it was when the matrix began.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GateTable {
+    /// Nothing is waited for.
+    pub off: bool,
+    /// The hottest sensor of the CPU shows no more, degrees Celsius.
+    pub cpu_temperature_c: Option<f64>,
+    /// At least so much memory is available, MiB.
+    pub mem_available_mib: Option<u64>,
+    /// The highest clock allowed is at least so many per cent of what it was.
+    pub max_clock_pct: Option<f64>,
+    /// The longest wait, seconds.
+    pub max_wait_s: Option<f64>,
+}
+
+impl GateTable {
+    /// The same with what is left out.
+    #[must_use]
+    pub fn rules(&self) -> GateRules {
+        let default = GateRules::default();
+        GateRules {
+            off: self.off,
+            cpu_temperature_c: self.cpu_temperature_c,
+            mem_available_mib: self.mem_available_mib,
+            max_clock_pct: self.max_clock_pct,
+            max_wait: self.max_wait_s.map_or(default.max_wait, |s| {
+                Duration::try_from_secs_f64(s).unwrap_or(default.max_wait)
+            }),
+            ..default
+        }
+    }
+}
+
 /// A model of a matrix: a file, or a shape that is made when it isn't there.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,6 +141,8 @@ pub struct Model {
     pub name: String,
     /// A GGUF file, relative to the matrix file.
     pub path: Option<PathBuf>,
+    /// Part of the hash of a file in the models folder.
+    pub sha256: Option<String>,
     /// A synthetic model.
     pub synth: Option<Synth>,
 }
@@ -160,7 +235,10 @@ impl Matrix {
         self.check_size()?;
         let models = self.models.iter().map(|model| ("model", &model.name));
         let cells = self.cells.iter().filter_map(|cell| Some(("cell", cell.name.as_ref()?)));
-        if let Some((what, name)) = models.chain(cells).find(|(_, name)| !fits_a_table(name)) {
+        let prompts = self.prompts.keys().map(|name| ("prompt", name));
+        let groups = self.groups.iter().map(|group| ("group", &group.name));
+        let mut names = models.chain(cells).chain(prompts).chain(groups);
+        if let Some((what, name)) = names.find(|(_, name)| !fits_a_table(name)) {
             return Err(self.invalid(format!(
                 "has the {what} name {name:?}; expected one line of printable characters without `|`"
             )));
@@ -169,12 +247,28 @@ impl Matrix {
             if self.models[..i].iter().any(|other| other.name == model.name) {
                 return Err(self.invalid(format!("has two models named `{}`", model.name)));
             }
-            if model.path.is_some() == model.synth.is_some() {
+            let ways = [
+                ("path", model.path.is_some()),
+                ("sha256", model.sha256.is_some()),
+                ("synth", model.synth.is_some()),
+            ];
+            let given: Vec<&str> = ways.iter().filter(|(_, is)| *is).map(|(way, _)| *way).collect();
+            if given.len() != 1 {
+                let given =
+                    if given.is_empty() { "none of them".to_owned() } else { given.join(" and ") };
                 return Err(self.invalid(format!(
-                    "has the model `{}` with {}; expected either `path` (a GGUF file) or `synth` \
-                     (a shape to make it from)",
+                    "has the model `{}` with {given}; expected one of `path` (a GGUF file), `sha256` (of a \
+                     file in the models folder) and `synth` (a shape to make it from)",
                     model.name,
-                    if model.path.is_some() { "both `path` and `synth`" } else { "neither" },
+                )));
+            }
+            if let Some(hash) = &model.sha256
+                && (!(12..=64).contains(&hash.len())
+                    || !hash.bytes().all(|b| b.is_ascii_hexdigit()))
+            {
+                return Err(self.invalid(format!(
+                    "has the model `{}` with `sha256 = {hash:?}`; expected 12 to 64 hex digits",
+                    model.name
                 )));
             }
         }
@@ -192,7 +286,8 @@ impl Matrix {
 
     /// Refuses what would be too many runs before anything is expanded.
     fn check_size(&self) -> Result<(), MatrixError> {
-        let combinations = self.axes.as_ref().map_or(0, Axes::count);
+        let prompts = u64::try_from(self.prompts.len().max(1)).unwrap_or(u64::MAX);
+        let combinations = self.axes.as_ref().map_or(0, Axes::count).saturating_mul(prompts);
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let cells = combinations
             .saturating_add(count(self.cells.len()))

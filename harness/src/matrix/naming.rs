@@ -168,8 +168,11 @@ pub(super) fn cell_id(model: &Model, config: &RunConfig) -> String {
     digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What makes two models the same one: the file's name, or how it is synthesised.
+/// What makes two models the same one: the file's name, the beginning of its hash, or how it is synthesised.
 fn model_identity(model: &Model) -> String {
+    if let Some(sha256) = &model.sha256 {
+        return format!("sha256 {}", &sha256[..12].to_ascii_lowercase());
+    }
     match (&model.synth, &model.path) {
         (Some(Synth { shape, layers, seed }), _) => {
             let layers = layers.map_or_else(String::new, |n| format!(" layers={n}"));

@@ -10,6 +10,7 @@ use bmoe_synth::{Shape, SynthError};
 
 use crate::matrix::{Matrix, Model};
 
+pub use bmoe_trace::config::model_files as files;
 pub use identity::{Identity, hash};
 pub use make::{Made, Recipe, Replace, make};
 
@@ -28,6 +29,22 @@ pub enum ModelError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// No known model has the hash that is asked for.
+    #[error(
+        "the model `{name}` is to have the SHA-256 {sha256}, which no model in {} is known to have (known: \
+         {known}); a model's hash is known once it has been run by its path",
+        folder.display()
+    )]
+    Unknown {
+        /// The model's name in the matrix.
+        name: String,
+        /// The hash.
+        sha256: String,
+        /// Where it was looked for.
+        folder: PathBuf,
+        /// The hashes that are known, with their files.
+        known: String,
     },
     /// A file is in the way of a model.
     #[error(
@@ -101,6 +118,10 @@ pub fn locate(
 
 fn locate_one(model: &Model, folder: &Path, models: &Path) -> Result<Located, ModelError> {
     let name = model.name.clone();
+    if let Some(sha256) = &model.sha256 {
+        let path = find_by_hash(&name, sha256, models)?;
+        return Ok(Located { name, path, recipe: None });
+    }
     let Some(synth) = &model.synth else {
         let path = folder.join(model.path.clone().unwrap_or_default());
         return Ok(Located { name, path, recipe: None });
@@ -108,6 +129,30 @@ fn locate_one(model: &Model, folder: &Path, models: &Path) -> Result<Located, Mo
     let shape = shape(&synth.shape, folder)?;
     let recipe = Recipe { shape, layers: synth.layers, seed: synth.seed, split: None };
     Ok(Located { name, path: models.join(recipe.file_name()), recipe: Some(recipe) })
+}
+
+/// The model of a folder that has this hash, among those whose hash is known: what has been used once.
+fn find_by_hash(name: &str, sha256: &str, models: &Path) -> Result<PathBuf, ModelError> {
+    let unknown = |known: Vec<String>| ModelError::Unknown {
+        name: name.to_owned(),
+        sha256: sha256.to_owned(),
+        folder: models.to_owned(),
+        known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+    };
+    let mut known = Vec::new();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(models).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    files.sort();
+    for path in files.into_iter().filter(|p| p.extension().is_some_and(|e| e == "gguf")) {
+        let Some(hash) = Identity::load(&path).and_then(|identity| identity.sha256) else {
+            continue;
+        };
+        if hash.starts_with(&sha256.to_ascii_lowercase()) {
+            return Ok(path);
+        }
+        known.push(format!("{} {}", &hash[..hash.len().min(12)], path.display()));
+    }
+    Err(unknown(known))
 }
 
 /// A built-in shape by name, or a shape file (anything that ends in `.toml`) relative to `folder`.
@@ -119,40 +164,5 @@ pub fn shape(name: &str, folder: &Path) -> Result<Shape, SynthError> {
         Shape::load(&folder.join(name))
     } else {
         Shape::builtin(name)
-    }
-}
-
-/// All files of a model: the shards of a split one, in order, or the one file.
-#[must_use]
-pub fn files(path: &Path) -> Vec<PathBuf> {
-    shards(path).unwrap_or_else(|| vec![path.to_owned()])
-}
-
-/// `stem-0000I-of-0000N.gguf`
-fn shards(path: &Path) -> Option<Vec<PathBuf>> {
-    let stem = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
-    let (rest, total) = stem.rsplit_once("-of-")?;
-    let (stem, index) = rest.rsplit_once('-')?;
-    let number = |text: &str| {
-        (text.len() == 5).then(|| text.parse::<u32>().ok()).flatten().filter(|n| *n > 0)
-    };
-    let (_, total) = (number(index)?, number(total)?);
-    let shard = |i: u32| path.with_file_name(format!("{stem}-{i:05}-of-{total:05}.gguf"));
-    Some((1..=total).map(shard).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shards_are_listed_from_any_of_them() {
-        let files = files(Path::new("m/big-00002-of-00003.gguf"));
-        let names: Vec<_> = files.iter().map(|f| f.to_str().unwrap()).collect();
-        assert_eq!(
-            names,
-            ["m/big-00001-of-00003.gguf", "m/big-00002-of-00003.gguf", "m/big-00003-of-00003.gguf"]
-        );
-        assert_eq!(super::files(Path::new("m/end-of-story.gguf")).len(), 1);
     }
 }

@@ -1,18 +1,21 @@
 //! Two bars: the run that is going on, and the whole.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bmoe_analysis::result_set::CellRecord;
 use bmoe_trace::line::{Done, Line};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{about, label, outcome};
+use super::{about, label, mib, outcome};
 use crate::matrix::Cell;
 use crate::runner::{Observer, Place};
 
 /// The bars of a matrix on a terminal.
 pub(super) struct Bars {
     all: MultiProgress,
+    /// Stands in front of every line where there are several targets.
+    target: String,
     run: ProgressBar,
     whole: ProgressBar,
     now: Option<Now>,
@@ -33,19 +36,19 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Bars {
-    pub(super) fn new(runs: usize) -> Self {
-        let all = MultiProgress::new();
+    pub(super) fn new(all: MultiProgress, target: Option<String>, runs: usize) -> Self {
+        let target = target.map_or_else(String::new, |name| format!("{name}: "));
         let run = all.add(ProgressBar::new(0));
         run.set_style(style("{prefix}\n  {spinner} [{bar:30}] {pos:>4}/{len} tokens  {msg}"));
         let whole = all.add(ProgressBar::new(runs as u64));
         whole.set_style(style("  all [{bar:30}] {pos:>4}/{len} runs, {elapsed} so far{msg}"));
         run.enable_steady_tick(Duration::from_millis(200));
         whole.enable_steady_tick(Duration::from_secs(1));
-        Self { all, run, whole, now: None }
+        Self { all, target, run, whole, now: None }
     }
 
     fn print(&self, text: &str) {
-        let _ = self.all.println(text);
+        let _ = self.all.println(format!("{}{text}", self.target));
     }
 
     /// What the whole will still take, once there is something to tell it from.
@@ -66,11 +69,21 @@ impl Bars {
 }
 
 impl Observer for Bars {
+    fn sending(&mut self, file: &Path, done_bytes: u64, of_bytes: u64) {
+        self.run.set_prefix(format!("{}sending {}", self.target, file.display()));
+        self.run.set_message(format!("{} of {}", mib(done_bytes), mib(of_bytes)));
+    }
+
+    fn waiting(&mut self, what: &str, waited: Duration, at_most: Duration) {
+        let (waited, at_most) = (about(waited), about(at_most));
+        self.run.set_message(format!("waiting {waited} of {at_most} at most: {what}"));
+    }
+
     fn started(&mut self, cell: &Cell, repetition: u32, place: Place) {
         let label = label(cell, repetition);
         self.run.reset();
         self.run.set_length(u64::from(cell.config.n_predict));
-        self.run.set_prefix(label.clone());
+        self.run.set_prefix(format!("{}{label}", self.target));
         self.run.set_message("loading");
         self.now = Some(Now {
             label,

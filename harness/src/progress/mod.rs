@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bmoe_analysis::result_set::{CellRecord, Verdict};
 use bmoe_trace::line::Done;
+use indicatif::MultiProgress;
 
 use crate::matrix::Cell;
 use crate::runner::Observer;
@@ -19,13 +20,29 @@ use crate::runner::Observer;
 pub use bytes::Bytes;
 pub use work::Work;
 
-/// The view that fits standard error.
-#[must_use]
-pub fn observer(runs: usize) -> Box<dyn Observer> {
-    if is_terminal() {
-        Box::new(bars::Bars::new(runs))
-    } else {
-        Box::new(plain::Plain::new(std::io::stderr()))
+/// What all targets of a matrix show together.
+pub struct Views(Option<MultiProgress>);
+
+impl Default for Views {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Views {
+    /// The views that fit standard error.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(is_terminal().then(MultiProgress::new))
+    }
+
+    /// The view of one target, which is named when there are several.
+    #[must_use]
+    pub fn observer(&self, target: Option<String>, runs: usize) -> Box<dyn Observer> {
+        match &self.0 {
+            Some(all) => Box::new(bars::Bars::new(all.clone(), target, runs)),
+            None => Box::new(plain::Plain::new(std::io::stderr(), target)),
+        }
     }
 }
 

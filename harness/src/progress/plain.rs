@@ -1,11 +1,13 @@
 //! One line when a run starts and one when it ends, for logs and pipes.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bmoe_analysis::result_set::CellRecord;
 use bmoe_trace::line::{Done, Line};
 
-use super::{about, label, outcome};
+use super::{about, label, mib, outcome};
 use crate::matrix::Cell;
 use crate::runner::{Observer, Place};
 
@@ -13,22 +15,52 @@ use crate::runner::{Observer, Place};
 #[derive(Debug)]
 pub(super) struct Plain<W: Write> {
     out: W,
+    /// Stands in front of every line where there are several targets.
+    target: String,
     done: Option<Done>,
+    /// The file that is being sent.
+    sending: Option<PathBuf>,
+    /// What is waited for has been said.
+    waiting: bool,
 }
 
 impl<W: Write> Plain<W> {
-    pub(super) fn new(out: W) -> Self {
-        Self { out, done: None }
+    pub(super) fn new(out: W, target: Option<String>) -> Self {
+        let target = target.map_or_else(String::new, |name| format!("{name}: "));
+        Self { out, target, done: None, sending: None, waiting: false }
+    }
+
+    fn print(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{}{line}", self.target);
     }
 }
 
 impl<W: Write> Observer for Plain<W> {
+    fn sending(&mut self, file: &Path, done_bytes: u64, of_bytes: u64) {
+        let whole = done_bytes >= of_bytes;
+        let begun = self.sending.as_deref() == Some(file);
+        if !begun && !whole {
+            self.print(&format!("sending {} ({}) ...", file.display(), mib(of_bytes)));
+            self.sending = Some(file.to_owned());
+        } else if begun && whole {
+            self.print(&format!("sending {}: done", file.display()));
+            self.sending = None;
+        }
+    }
+
+    fn waiting(&mut self, what: &str, _: Duration, at_most: Duration) {
+        if !std::mem::replace(&mut self.waiting, true) {
+            self.print(&format!("      waiting, {} at most: {what}", about(at_most)));
+        }
+    }
+
     fn started(&mut self, cell: &Cell, repetition: u32, place: Place) {
         self.done = None;
         let left = place.left.map_or_else(String::new, |l| format!(" (about {} left)", about(l)));
         let number = place.index + 1;
         let label = label(cell, repetition);
-        let _ = writeln!(self.out, "[{number}/{}] {label}{left}", place.total);
+        self.waiting = false;
+        self.print(&format!("[{number}/{}] {label}{left}", place.total));
     }
 
     fn line(&mut self, line: &Line) {
@@ -38,10 +70,10 @@ impl<W: Write> Observer for Plain<W> {
     }
 
     fn ended(&mut self, record: &CellRecord) {
-        let _ = writeln!(self.out, "      {}", outcome(record, self.done.as_ref()));
+        self.print(&format!("      {}", outcome(record, self.done.as_ref())));
     }
 
     fn notice(&mut self, text: &str) {
-        let _ = writeln!(self.out, "note: {text}");
+        self.print(&format!("note: {text}"));
     }
 }

@@ -1,24 +1,24 @@
-//! The one thing the runner asks of the place where engines run.
+//! What the runner asks of the place where engines run.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bmoe_analysis::result_set::LoadAverage;
+use bmoe_trace::RunConfig;
 use bmoe_trace::line::Line;
+use bmoe_trace::supervised::{Sample, StoppedBy};
 
 /// One run of the engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
-    /// The run file.
-    pub config: &'a Path,
-    /// Where the engine writes its trace.
-    pub trace: &'a Path,
-    /// Where the engine's messages go.
-    pub log: &'a Path,
-    /// All files of the model.
-    pub model_files: &'a [std::path::PathBuf],
+    /// What is run; the model is where the target has it.
+    pub config: &'a RunConfig,
+    /// The folder there that the engine writes into; one that no other attempt has or had.
+    pub place: &'a Path,
+    /// The folder here that gets what it wrote.
+    pub folder: &'a Path,
     /// How long it may take.
     pub timeout: Duration,
 }
@@ -32,51 +32,94 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// Why the executor ended a process before its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
-    /// Its time was up.
-    Timeout,
-    /// The user asked for it.
-    Interrupt,
-}
-
 /// A run that came to an end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     /// How the process ended.
     pub exit: Exit,
-    /// Whether it was ended by the executor.
-    pub stopped: Option<Stopped>,
+    /// Why it was ended, when it was.
+    pub stopped: Option<StoppedBy>,
     /// From the start of the process to its end.
     pub wall: Duration,
     /// Processes that the kernel killed for lack of memory meanwhile; `None` when nobody counts them.
     pub oom_kills: Option<u64>,
-    /// How busy the machine was before and after; `None` when it does not tell.
-    pub load_average: Option<LoadAverage>,
 }
 
-/// An engine that can't be run.
+/// What happens while an engine runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The engine said something.
+    Line(Line),
+    /// How the device is.
+    Sample(Box<Sample>),
+    /// Something that a person should know.
+    Notice(String),
+}
+
+/// A run without an end that could be judged.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot run the engine: {what}: {source}")]
-pub struct ExecutorError {
-    /// What was being done.
-    pub what: String,
-    /// What the system said.
-    pub source: std::io::Error,
+pub enum ExecutorError {
+    /// The engine can't be started.
+    #[error("cannot run the engine: {0}")]
+    Refused(String),
+    /// The target went away and did not come back.
+    #[error("{0}")]
+    Lost(String),
+    /// Who watched the engine is gone and left no result.
+    #[error("{0}")]
+    Gone(String),
+    /// There is no such run.
+    #[error("the run was never begun")]
+    Absent,
+    /// The user asked to stop while the target was away: the run may still go on there.
+    #[error("left alone while the target was away")]
+    Left,
+    /// What was fetched can't be written here.
+    #[error("cannot write {}: {source}", path.display())]
+    Storage {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
-/// Runs engines, one at a time: on this machine, elsewhere, or not at all (in tests).
+/// Runs engines, one at a time: here, elsewhere, or not at all (in tests).
 pub trait Executor {
-    /// Runs the engine to its end and hands over each protocol line as it comes.
+    /// Where the attempts of a result folder have their places.
+    fn attempts(&self, results: &Path) -> PathBuf;
+
+    /// How the target is now.
     ///
     /// # Errors
-    /// The engine can't be started or followed; it isn't left running.
+    /// It can't be reached.
+    fn sense(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Sample, ExecutorError>;
+
+    /// Runs the engine to its end, hands over what happens meanwhile, and brings here what it left.
+    ///
+    /// # Errors
+    /// See [`ExecutorError`].
     fn run(
         &mut self,
         job: &Job<'_>,
-        on_line: &mut dyn FnMut(&Line),
+        on_event: &mut dyn FnMut(Event),
     ) -> Result<Ended, ExecutorError>;
+
+    /// The same with a run that somebody else has begun.
+    ///
+    /// # Errors
+    /// See [`ExecutorError`].
+    fn adopt(
+        &mut self,
+        job: &Job<'_>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Ended, ExecutorError>;
+
+    /// Ends whatever may still run in a place that was given up, or makes sure that it never will.
+    ///
+    /// # Errors
+    /// The target can't be reached.
+    fn abandon(&mut self, place: &Path) -> Result<(), ExecutorError>;
 }
 
 /// Whether the user asked to stop, and with which signal.
@@ -85,7 +128,7 @@ pub struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
     /// Watches SIGINT, SIGTERM and SIGHUP of this process. The first one asks the runner to stop in
-    /// order; the second ends the process at once (and the engine with it).
+    /// order; the second ends the process at once.
     ///
     /// # Errors
     /// The handlers can't be set.

@@ -1,38 +1,50 @@
-//! Runs the cells of a matrix one after the other, judges and records them.
+//! Runs the cells of a matrix one after the other, judges and records them, and goes on where an earlier
+//! runner ended.
 
+mod across;
 mod attempt;
+mod conditions;
 mod executor;
+mod feed;
+mod gate;
+mod history;
 mod journal;
 pub(crate) mod lines;
-mod local;
+mod pace;
+mod ready;
+mod session;
+mod supervised;
 mod text;
+mod verdict;
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bmoe_analysis::result_set::{CellRecord, Verdict};
-use bmoe_trace::RunConfig;
 use bmoe_trace::line::Line;
 
-use crate::matrix::{Cell, Schedule};
-use crate::results;
+use crate::matrix::{Cell, Planned, Schedule};
 
-pub use executor::{Ended, Executor, ExecutorError, Exit, Interrupt, Job, Stopped, signal_name};
-pub use journal::Journal;
-pub use local::LocalExecutor;
+pub use across::{judge_across, suspects};
+pub use executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Job, signal_name};
+pub use gate::GateRules;
+pub use journal::{Journal, JournalError, JournalEvent, Past, Started};
+pub use supervised::SupervisedExecutor;
 
-/// Every run gets one attempt.
-const FIRST_ATTEMPT: u32 = 1;
-
-/// Where the models of a matrix are.
-pub type ModelFiles = HashMap<String, Vec<PathBuf>>;
+/// Where a target has the files of a matrix, by the path that the cells name.
+pub type Placed = HashMap<PathBuf, PathBuf>;
 
 /// What a person sees of a matrix while it runs.
 pub trait Observer {
+    /// A file goes to the target: bytes there, of all of its bytes.
+    fn sending(&mut self, file: &Path, done_bytes: u64, of_bytes: u64) {
+        let _ = (file, done_bytes, of_bytes);
+    }
     /// A run starts.
     fn started(&mut self, cell: &Cell, repetition: u32, place: Place);
+    /// A run can't start yet: what is waited for, for how long so far, and for how long at most.
+    fn waiting(&mut self, what: &str, waited: Duration, at_most: Duration);
     /// The engine said something.
     fn line(&mut self, line: &Line);
     /// A run ended and is recorded.
@@ -52,32 +64,67 @@ pub struct Place {
     pub left: Option<Duration>,
 }
 
+/// Which runs of a schedule are run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Work {
+    /// Those that are not done.
+    #[default]
+    Rest,
+    /// Those that are not done, and those that did not come out valid.
+    Failed,
+    /// These, whatever came of them before, each as a new attempt.
+    Again(Vec<Planned>),
+}
+
 /// What became of a matrix.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
-    /// The attempts, in their order.
+    /// All attempts that the folder has, earlier runners' included, in the order of their ends.
     pub records: Vec<CellRecord>,
     /// The signal that ended the matrix early.
     pub interrupted: Option<i32>,
+    /// The target is gone, which ended the matrix early.
+    pub lost: Option<String>,
     /// Runs that were not started because of that.
     pub not_run: usize,
 }
 
 impl Summary {
-    /// Attempts that aren't valid.
+    /// The last attempts of each run.
+    fn last(&self) -> impl Iterator<Item = &CellRecord> {
+        let mut last: HashMap<(&str, u32), &CellRecord> = HashMap::new();
+        for record in &self.records {
+            last.insert((&record.id, record.repetition), record);
+        }
+        last.into_values()
+    }
+
+    /// Runs whose last attempt isn't valid.
     pub fn invalid(&self) -> impl Iterator<Item = &CellRecord> {
-        self.records.iter().filter(|record| record.verdict != Verdict::Valid)
+        self.last().filter(|record| record.verdict != Verdict::Valid)
+    }
+
+    /// Runs that have been tried.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.last().count()
     }
 }
 
-/// A result folder that can't be written.
+/// A matrix that can't go on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {source}", path.display())]
-pub struct RunnerError {
-    /// What was being written.
-    path: PathBuf,
-    /// What the system said.
-    source: io::Error,
+pub enum RunnerError {
+    /// The journal can't be read or written: then no later run could be recorded either.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Another file of the result folder.
+    #[error("cannot write {}: {source}", path.display())]
+    Storage {
+        /// What was being written.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
 }
 
 /// What the runner works with.
@@ -85,169 +132,35 @@ pub struct RunnerError {
 pub struct Runner<'a> {
     /// The result folder.
     pub folder: &'a Path,
-    /// Where the models are; the first file is the one that the engine is given.
-    pub models: &'a ModelFiles,
+    /// Where the target has the models, by name within the matrix, and profiles.
+    pub models: &'a HashMap<String, PathBuf>,
+    /// Where the target has the profiles that cells name.
+    pub profiles: &'a Placed,
     /// How long one run may take.
     pub timeout: Duration,
+    /// How often a run is tried again that something from outside ended.
+    pub retries: u32,
+    /// Runs before the first one that counts.
+    pub warmup_runs: u32,
+    /// When a run may begin.
+    pub gate: GateRules,
     /// Whether the user asked to stop.
     pub interrupt: Interrupt,
 }
 
 impl Runner<'_> {
-    /// Runs everything. Cells that fail are recorded with their reason, and the rest goes on.
+    /// Runs what is to be run. Cells that fail are recorded with their reason, and the rest goes on. What an
+    /// earlier runner of the folder left open is settled first.
     ///
     /// # Errors
-    /// The result folder can't be written: then no later run could be recorded either.
+    /// The result folder can't be used, or another runner works in it.
     pub fn run(
         &self,
         schedule: &Schedule,
+        work: &Work,
         executor: &mut dyn Executor,
         observer: &mut dyn Observer,
     ) -> Result<Summary, RunnerError> {
-        let mut journal = Journal::create(self.folder)
-            .map_err(|source| RunnerError { path: self.folder.join("cells.jsonl"), source })?;
-        let mut texts = text::References::default();
-        let mut pace = Pace::default();
-        let mut summary = Summary::default();
-        for (index, planned) in schedule.runs.iter().enumerate() {
-            if let Some(signal) = self.interrupt.signal() {
-                summary.interrupted = Some(signal);
-                summary.not_run = schedule.runs.len() - index;
-                break;
-            }
-            let cell = &schedule.cells[planned.cell];
-            let later = schedule.runs[index..].iter().map(|run| run.cell);
-            let place = Place { index, total: schedule.runs.len(), left: pace.time_for(later) };
-            observer.started(cell, planned.repetition, place);
-            let order = u32::try_from(index).unwrap_or(u32::MAX);
-            let record =
-                self.attempt(cell, planned.repetition, order, &mut texts, executor, observer)?;
-            pace.record(planned.cell, Duration::from_secs_f64(record.wall_s));
-            journal
-                .append(&record)
-                .map_err(|source| RunnerError { path: self.folder.join("cells.jsonl"), source })?;
-            observer.ended(&record);
-            if cell.baseline && record.verdict != Verdict::Valid {
-                observer.notice(&format!(
-                    "the baseline \"{}\" of {} is not valid: texts are compared with the first \
-                     valid cell instead",
-                    cell.name, cell.model
-                ));
-            }
-            summary.records.push(record);
-        }
-        // A signal during the last run leaves nothing to skip, but was still one.
-        summary.interrupted = summary.interrupted.or(self.interrupt.signal());
-        Ok(summary)
-    }
-
-    fn attempt(
-        &self,
-        cell: &Cell,
-        repetition: u32,
-        order: u32,
-        texts: &mut text::References,
-        executor: &mut dyn Executor,
-        observer: &mut dyn Observer,
-    ) -> Result<CellRecord, RunnerError> {
-        let folder = self.folder.join(results::attempt_folder(&cell.id, repetition, FIRST_ATTEMPT));
-        std::fs::create_dir_all(&folder)
-            .map_err(|source| RunnerError { path: folder.clone(), source })?;
-        let files = self.models.get(&cell.model).map_or(&[][..], Vec::as_slice);
-        let model = files.first().cloned().unwrap_or_default();
-        let config = RunConfig { model, ..cell.config.clone() };
-        let run_file = folder.join("run.toml");
-        std::fs::write(&run_file, config.to_toml())
-            .map_err(|source| RunnerError { path: run_file.clone(), source })?;
-
-        let trace = folder.join("trace.bin");
-        let log = folder.join("engine.log");
-        let job = Job {
-            config: &run_file,
-            trace: &trace,
-            log: &log,
-            model_files: files,
-            timeout: self.timeout,
-        };
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut observed = attempt::Observed::default();
-        let ended = executor.run(&job, &mut |line| {
-            observed.line(line);
-            observer.line(line);
-        });
-        let trace = attempt::TraceSummary::read(&trace);
-        let (mut verdict, mut reason) = attempt::judge(
-            &ended,
-            &observed,
-            &trace,
-            attempt::last_error(&log),
-            self.timeout.as_secs(),
-            self.interrupt.signal(),
-        );
-        if verdict == Verdict::Valid && cell.lossless {
-            let text = observed.done.map(|done| done.text).unwrap_or_default();
-            if let Err(difference) = texts.check(cell, text::Text { text, tokens: trace.tokens }) {
-                (verdict, reason) = (Verdict::WrongText, Some(difference));
-            }
-        }
-        let ended = ended.ok();
-        Ok(CellRecord {
-            id: cell.id.clone(),
-            name: cell.name.clone(),
-            model: cell.model.clone(),
-            repetition,
-            attempt: FIRST_ATTEMPT,
-            order,
-            config,
-            baseline: cell.baseline,
-            lossless: cell.lossless,
-            verdict,
-            reason,
-            exit_code: ended.and_then(|e| match e.exit {
-                Exit::Code(code) => Some(code),
-                Exit::Signal(_) => None,
-            }),
-            run_id: trace.run_id,
-            started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
-            wall_s: ended.map_or(0.0, |e| e.wall.as_secs_f64()),
-            load_average: ended.and_then(|e| e.load_average),
-            conditions: None,
-        })
-    }
-}
-
-/// How long the cells take, to say how long the rest will.
-#[derive(Debug, Default)]
-struct Pace {
-    by_cell: HashMap<usize, Duration>,
-    sum: Duration,
-    count: u32,
-}
-
-impl Pace {
-    fn record(&mut self, cell: usize, wall: Duration) {
-        self.by_cell.insert(cell, wall);
-        self.sum += wall;
-        self.count += 1;
-    }
-
-    /// A cell that has run will take what it took; another one what a run took on average.
-    fn time_for(&self, cells: impl Iterator<Item = usize>) -> Option<Duration> {
-        let mean = self.sum.checked_div(self.count)?;
-        Some(cells.map(|cell| self.by_cell.get(&cell).copied().unwrap_or(mean)).sum())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_left_uses_what_a_cell_took_before() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.time_for([0, 1].into_iter()), None);
-        pace.record(0, Duration::from_secs(10));
-        pace.record(1, Duration::from_secs(2));
-        assert_eq!(pace.time_for([0, 1, 7].into_iter()), Some(Duration::from_secs(10 + 2 + 6)));
+        session::Session::begin(self, schedule, executor, observer)?.run(work)
     }
 }

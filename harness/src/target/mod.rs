@@ -4,6 +4,7 @@
 //! with an engine is made of these, so this machine, a phone and a test's fake differ in nothing else.
 
 mod adb;
+mod local;
 mod name;
 
 use std::ffi::OsString;
@@ -12,9 +13,14 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
+use crate::adb::Server;
+use crate::error::Error;
 use crate::runner::Exit;
 
 pub use adb::{AdbTarget, HOME};
+pub use local::{LocalTarget, local_home};
 pub use name::{TargetName, UnknownTarget, is_address};
 
 /// A place where engines run.
@@ -24,6 +30,16 @@ pub trait Target: Send + Sync {
 
     /// The folder there that is bmoe's own; attempts and staged files are below it.
     fn home(&self) -> &Path;
+
+    /// The folder there below which the attempts of a result folder have folders of their own. Where that
+    /// is the place at which their files are wanted in the end, nothing is copied.
+    fn attempts(&self, results: &Path) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        let results = results.canonicalize().unwrap_or_else(|_| results.to_owned());
+        let digest = Sha256::digest(results.as_os_str().as_bytes());
+        let name: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        self.home().join("attempts").join(name)
+    }
 
     /// Runs a program to its end and hands over what it writes to its standard output as it comes. `Break`
     /// ends the program (or leaves it, where it can't be reached).
@@ -49,7 +65,7 @@ pub trait Target: Send + Sync {
         on_progress: &mut dyn FnMut(u64),
     ) -> Result<PathBuf, TargetError>;
 
-    /// Writes a small file there: whole, or not at all.
+    /// Writes a small file there: whole, or not at all. The folders above it are made.
     ///
     /// # Errors
     /// It can't be written, or the target can't be reached.
@@ -167,4 +183,19 @@ impl TargetError {
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
+}
+
+/// The target that a name stands for. With `verify` files that are there are hashed again before they are
+/// used.
+///
+/// # Errors
+/// It can't be used; the message says what to do.
+pub fn open(name: &TargetName, verify: bool) -> Result<Box<dyn Target>, Error> {
+    if *name == TargetName::Local {
+        let home = local_home();
+        return Ok(Box::new(LocalTarget::new(&home).map_err(Error::io("make", &home))?));
+    }
+    let server = Server::from_environment().map_err(|e| Error::Refused(e.to_string()))?;
+    server.start().map_err(|e| Error::Refused(e.to_string()))?;
+    Ok(Box::new(AdbTarget::connect(server, name)?.with_verify(verify)))
 }

@@ -1,7 +1,12 @@
 //! What the engine would leave behind, made without one.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub(crate) mod place;
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
 
 use bmoe_trace::RunConfig;
 use bmoe_trace::codec::TraceWriter;
@@ -9,6 +14,23 @@ use bmoe_trace::line::{Done, Line, Progress};
 use bmoe_trace::record::{
     Cost, LayerShape, MemoryState, ModelShape, Outcome, Record, RunEnd, RunStart, TokenRecord,
 };
+
+/// The program in the engine's place. Cargo builds it along with all tests of the workspace, but not with those
+/// of this package; asking again costs little.
+pub(crate) fn fake_engine() -> PathBuf {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "--locked", "-p", "bmoe-supervise"])
+            .args(["--example", "fake_engine"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(status.success());
+    });
+    let tests = std::env::current_exe().unwrap();
+    tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples/fake_engine")
+}
 
 /// The start of a run with the given id.
 pub(crate) fn start(run_id: &str, config: RunConfig) -> Record {

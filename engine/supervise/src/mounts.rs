@@ -2,32 +2,38 @@
 
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mount {
+pub struct Mount {
     /// `MAJ:MIN` of the file system's device; major 0 for those without a block device of their own.
-    pub(super) device: String,
+    pub device: String,
     /// The folder of the file system that is mounted.
-    pub(super) root: String,
+    pub root: String,
     /// Where it is mounted.
-    pub(super) point: String,
-    pub(super) kind: String,
-    pub(super) source: String,
+    pub point: String,
+    /// Its type.
+    pub kind: String,
+    /// What is mounted.
+    pub source: String,
     /// Options of the file system itself.
-    pub(super) options: String,
+    pub options: String,
 }
 
 impl Mount {
-    pub(super) fn has_option(&self, option: &str) -> bool {
+    /// Whether the file system has an option.
+    #[must_use]
+    pub fn has_option(&self, option: &str) -> bool {
         self.options.split(',').any(|o| o == option)
     }
 
     /// The value of `key=value`.
-    pub(super) fn option(&self, key: &str) -> Option<&str> {
+    #[must_use]
+    pub fn option(&self, key: &str) -> Option<&str> {
         self.options.split(',').find_map(|o| o.strip_prefix(key)?.strip_prefix('='))
     }
 }
 
 /// All mounts, in their order; lines that aren't understood are left out.
-pub(super) fn parse(mountinfo: &str) -> Vec<Mount> {
+#[must_use]
+pub fn parse(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(parse_line).collect()
 }
 

@@ -1,0 +1,208 @@
+//! One target's part of a matrix: its files, its result folder, its runs.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bmoe_analysis::result_set::{Environment, ModelFile};
+use bmoe_supervise::Lock;
+
+use super::prepare;
+use crate::engine;
+use crate::environment::ANSWER_LIMIT;
+use crate::error::Error;
+use crate::facts::{self, Facts};
+use crate::matrix::{Matrix, Schedule};
+use crate::models::{self, Located};
+use crate::results;
+use crate::runner::{
+    Interrupt, Observer, Placed, Runner, Summary, SupervisedExecutor, Work, judge_across,
+};
+use crate::target::{Command, StagedFile, Target, local_home};
+
+/// What all targets of a matrix share.
+pub(super) struct Shared<'a> {
+    pub(super) matrix: &'a Matrix,
+    pub(super) matrix_text: &'a str,
+    pub(super) schedule: &'a Schedule,
+    pub(super) located: &'a [Located],
+    pub(super) models: &'a [ModelFile],
+    /// This machine, and what is the same everywhere.
+    pub(super) here: &'a Environment,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+/// Nobody else on this machine uses the target as long as this is held.
+pub(super) fn reserve(target: &dyn Target) -> Result<Lock, Error> {
+    let folder = local_home().join("locks");
+    std::fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let path = folder.join(target.name().chars().map(plain).collect::<String>());
+    let owner = format!("process {}", std::process::id());
+    Lock::take(&path, &owner, Duration::ZERO).map_err(Error::io("lock", &path))?.map_err(|held| {
+        Error::Refused(format!(
+            "another runner uses {}: {}; wait for its end, or stop it first",
+            target.name(),
+            held.by
+        ))
+    })
+}
+
+/// Where the target has the files of a matrix.
+pub(super) struct Staged {
+    engine: PathBuf,
+    models: HashMap<String, PathBuf>,
+    profiles: Placed,
+}
+
+/// What a target is, and the engine for it on this machine.
+pub(super) struct Chosen {
+    pub(super) engine: PathBuf,
+    /// Which build it is, where there are several.
+    variant: Option<&'static str>,
+    facts: Option<Facts>,
+}
+
+/// Finds the engine that suits a target.
+pub(super) fn choose(target: &dyn Target, given: Option<&Path>) -> Result<Chosen, Error> {
+    if target.name() == "local" {
+        return Ok(Chosen { engine: engine::find(given)?, variant: None, facts: None });
+    }
+    let facts = facts::gather(target, None)?;
+    let abi = facts.abi().unwrap_or("unknown");
+    let found = engine::for_device(given, &engine::device_builds()?, abi, &facts.cpu_features)?;
+    if let Some(better) = found.better {
+        eprintln!(
+            "note: {} could run the faster build {better}, which is not built; scripts/build-device.sh makes it",
+            target.name()
+        );
+    }
+    Ok(Chosen { engine: found.path, variant: found.variant, facts: Some(facts) })
+}
+
+impl Shared<'_> {
+    /// Makes everything available there that the runs need.
+    pub(super) fn stage(
+        &self,
+        target: &dyn Target,
+        engine: &Path,
+        observer: &mut dyn Observer,
+    ) -> Result<Staged, Error> {
+        let local = target.name() == "local";
+        let mut put = |path: &Path, executable| -> Result<PathBuf, Error> {
+            // What stays where it is needs no name by its content.
+            let sha256 = if local { String::new() } else { prepare::hash(path, self.interrupt)?.1 };
+            let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
+            let file = StagedFile { path, sha256: &sha256, executable };
+            Ok(target.stage(&file, &mut |done| observer.sending(path, done, bytes))?)
+        };
+        let engine = put(engine, true)?;
+        let mut placed = HashMap::new();
+        for model in self.located {
+            if !local && models::files(&model.path).len() > 1 {
+                return Err(Error::Refused(format!(
+                    "the model `{}` is split into several files, which {} can't be given; join them with \
+                     llama-gguf-split --merge",
+                    model.name,
+                    target.name()
+                )));
+            }
+            placed.insert(model.name.clone(), put(&model.path, false)?);
+        }
+        let mut profiles = Placed::new();
+        let cells = self.schedule.runs.iter().map(|run| &self.schedule.cells[run.cell]);
+        for profile in cells.filter_map(|cell| cell.config.warm_profile.as_ref()) {
+            if !profiles.contains_key(profile) {
+                profiles.insert(profile.clone(), put(profile, false)?);
+            }
+        }
+        Ok(Staged { engine, models: placed, profiles })
+    }
+
+    /// Makes the result folder, or completes one that an earlier runner began.
+    pub(super) fn describe(
+        &self,
+        target: &dyn Target,
+        chosen: &Chosen,
+        staged: &Staged,
+        folder: &Path,
+    ) -> Result<(), Error> {
+        if folder.join("environment.json").exists() {
+            return Ok(());
+        }
+        let mut environment = match &chosen.facts {
+            None => self.here.clone(),
+            Some(facts) => Environment {
+                engine_version: self.version(target, &staged.engine)?,
+                bmoe_commit: self.here.bmoe_commit.clone(),
+                started: self.here.started.clone(),
+                ..of_device(facts)
+            },
+        };
+        if let (Some(variant), Some(version)) = (chosen.variant, &mut environment.engine_version) {
+            version.push_str(&format!(", built for {variant}"));
+        }
+        environment.models = self.models.to_vec();
+        results::create(folder, self.matrix_text, &environment)
+    }
+
+    fn version(&self, target: &dyn Target, engine: &Path) -> Result<Option<String>, Error> {
+        let command = Command::new([engine.as_os_str(), "--version".as_ref()], ANSWER_LIMIT);
+        let mut out = Vec::new();
+        let finished = target.exec(&command, &mut |piece| {
+            out.extend_from_slice(piece);
+            ControlFlow::Continue(())
+        })?;
+        if let Some(problem) = engine::cannot_run(engine, target.name(), &finished) {
+            return Err(Error::Refused(problem));
+        }
+        let out = String::from_utf8_lossy(&out);
+        Ok(out.lines().next().map(|line| line.chars().take(200).collect()))
+    }
+
+    /// Runs what is to be run there.
+    pub(super) fn run(
+        &self,
+        target: &dyn Target,
+        staged: &Staged,
+        folder: &Path,
+        work: &Work,
+        observer: &mut dyn Observer,
+    ) -> Result<Summary, Error> {
+        let patience = Duration::from_secs(u64::from(self.matrix.patience_s));
+        let mut executor =
+            SupervisedExecutor::new(target, &staged.engine, patience, self.interrupt.clone());
+        let runner = Runner {
+            folder,
+            models: &staged.models,
+            profiles: &staged.profiles,
+            timeout: Duration::from_secs(u64::from(self.matrix.timeout_s)),
+            retries: self.matrix.retries,
+            warmup_runs: self.matrix.warmup_runs,
+            gate: self.matrix.gate.rules(),
+            interrupt: self.interrupt.clone(),
+        };
+        let mut summary = runner.run(self.schedule, work, &mut executor, observer)?;
+        for record in judge_across(folder)? {
+            let reason = record.reason.as_deref().unwrap_or_default();
+            observer.notice(&format!("{}: {}: {reason}", record.name, record.verdict.words()));
+            summary.records.push(record);
+        }
+        Ok(summary)
+    }
+}
+
+fn of_device(facts: &Facts) -> Environment {
+    Environment {
+        cpu: facts.soc.clone().or_else(|| facts.cpu.clone()),
+        cores: Some(facts.cores),
+        mem_total_bytes: facts.mem_total_bytes,
+        mem_available_bytes: facts.mem_available_bytes,
+        kernel: facts.kernel.clone(),
+        os: Some(facts.headline()),
+        file_system: facts.file_system.clone(),
+        huge_pages: facts.huge_pages.clone(),
+        ..Environment::default()
+    }
+}
