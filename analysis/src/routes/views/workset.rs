@@ -111,7 +111,8 @@ impl Steps {
         for (step, entries) in self.entries.iter().enumerate() {
             for entry in entries {
                 let from = last[*entry].replace(step).map_or(0, |last| last + 1);
-                stretches[step - from] += self.bytes[*entry];
+                // An entry twice in a step leaves no stretch; one of length 0 counts for nothing.
+                stretches[step.saturating_sub(from)] += self.bytes[*entry];
             }
         }
         let mut used = 0;
