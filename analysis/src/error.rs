@@ -20,7 +20,8 @@ pub enum AnalysisError {
     },
     /// Not a result folder.
     #[error(
-        "{} is not a result folder: it has no cells.jsonl (`bmoe run MATRIX.toml --out DIR` makes one)",
+        "{} is not a result folder: it has no cells.jsonl (`bmoe run MATRIX.toml --out DIR` makes one, \
+         `bmoe import` one of traces and logs)",
         path.display()
     )]
     NotAResultFolder {

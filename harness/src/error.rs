@@ -10,6 +10,7 @@ use bmoe_synth::SynthError;
 use crate::matrix::MatrixError;
 use crate::models::ModelError;
 use crate::runner::{ExecutorError, RunnerError, signal_name};
+use crate::target::TargetError;
 
 /// The command failed on the way.
 const FAILED: u8 = 1;
@@ -28,7 +29,7 @@ Exit codes:
   0    done
   1    failed on the way (a full disk, a folder that cannot be written)
   2    the command line is wrong
-  3    refused before anything ran (matrix, shape, model, engine or folder)
+  3    refused before anything ran (matrix, shape, model, engine, folder or target)
   4    `bmoe run` finished, but at least one cell is not valid; results are kept
   6    `bmoe compare --fail-above` found a pair that is worse by more than the bound
   7    `bmoe compare --fail-above` found none, and could not judge every pair
@@ -55,6 +56,9 @@ pub enum Error {
     /// The engine can't be started.
     #[error(transparent)]
     Executor(#[from] ExecutorError),
+    /// A target can't be used, or was lost on the way.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// The engine failed on the way.
     #[error("{0}")]
     Engine(String),
@@ -133,7 +137,9 @@ impl Error {
                 | AnalysisError::Import { .. }
                 | AnalysisError::ImportRefused { .. },
             ) => REFUSED,
+            Self::Target(TargetError::Unusable { .. } | TargetError::NoSpace { .. }) => REFUSED,
             Self::Engine(_)
+            | Self::Target(_)
             | Self::Model(ModelError::Io { .. })
             | Self::Runner(_)
             | Self::Analysis(_)

@@ -8,7 +8,7 @@ use bmoe_trace::import::{self, Import, RouteChunk, ScoreChunk};
 
 use super::build::{Builder, LoadOptions};
 use super::{RouteLayer, RouteTrace};
-use crate::data::imported::{ImportedReader, is_imported};
+use crate::data::imported::{ImportedReader, base, is_imported};
 use crate::data::{DataReader, RouteRow, RunRow, ScoreRow};
 use crate::error::{AnalysisError, Result};
 use crate::journal::Journal;
@@ -19,6 +19,8 @@ use crate::result_set::Verdict;
 /// `source` is a raw file of any format that `bmoe import` reads, a folder that it made, or a result folder; of a
 /// folder `DIR:NAME` means the run or cell of that name. Without a name a result folder gives its baseline (or else
 /// its first valid run with routes: every lossless cell routes alike), and an imported one its only run with routes.
+///
+/// Weights of which none is known, and residencies of which some are not, are left out of the trace.
 ///
 /// # Errors
 /// Nothing is there, it has no routes or several runs to choose from, or it is damaged; the error says which.
@@ -106,7 +108,7 @@ fn from_file(path: &Path, options: LoadOptions) -> Result<RouteTrace> {
         .iter()
         .map(|l| RouteLayer { index: l.index, expert_bytes: l.expert_bytes.unwrap_or(0) })
         .collect();
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = base(path);
     let trace = builder
         .finish(name, header.arch.clone().unwrap_or_default(), layers, header.n_expert)
         .map_err(unfit)?;

@@ -80,7 +80,7 @@ fn a_trace_is_the_same_raw_and_imported() {
     let raw = all(&files.path("x.route.csv"));
     assert_eq!(
         (raw.name.as_str(), raw.arch.as_str(), raw.n_expert, raw.has_sizes()),
-        ("x.route", "qwen3moe", 8, true)
+        ("x", "qwen3moe", 8, true)
     );
     let imported = all(&files.path("out"));
     // NaN is not equal to itself.
@@ -155,6 +155,9 @@ fn a_log_s_metrics_file_comes_along_and_one_without_a_log_is_refused() {
     let files = Files::new(&[("a.csv", LOG), ("a.metrics", "k=1\n"), ("lone.metrics", "k=1\n")]);
     let runs = files.import(&["a.csv"], "out").unwrap();
     assert!(runs[0].1.device().is_some());
+    // Naming it, twice even, changes nothing.
+    let again = files.import(&["a.csv", "a.metrics", "a.csv"], "again").unwrap();
+    assert_eq!(again, runs);
     insta::assert_snapshot!(files.refused(&["a.csv", "lone.metrics"], "out2"), @"DIR/lone.metrics holds device metrics, and no trace or log named lone is imported with it");
 }
 

@@ -2,9 +2,12 @@
 
 mod ask;
 mod chat;
+mod clean;
 mod compare;
 mod completions;
 mod device;
+mod devices;
+mod doctor;
 mod import;
 mod launch;
 mod predict;
@@ -46,6 +49,9 @@ enum Command {
     Whatif(whatif::Args),
     Compare(compare::Args),
     Chat(chat::Args),
+    Devices(devices::Args),
+    Doctor(doctor::Args),
+    Clean(clean::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Launch(launch::Args),
@@ -68,6 +74,9 @@ impl Cli {
             Command::Whatif(args) => whatif::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Chat(args) => chat::run(&args),
+            Command::Devices(args) => devices::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Clean(args) => clean::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Launch(args) => launch::run(&args),
         }

@@ -3,6 +3,9 @@
 //! A [`Target`] can do few things: run a command, take a file, give one back. Everything that the harness does
 //! with an engine is made of these, so this machine, a phone and a test's fake differ in nothing else.
 
+mod adb;
+mod name;
+
 use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
@@ -10,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::runner::Exit;
+
+pub use adb::{AdbTarget, HOME};
+pub use name::{TargetName, UnknownTarget, is_address};
 
 /// A place where engines run.
 pub trait Target: Send + Sync {

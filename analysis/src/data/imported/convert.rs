@@ -70,6 +70,7 @@ fn put_in_place(temp: tempfile::TempDir, out: &Path, parent: &Path) -> Result<()
     #[cfg(unix)]
     fs::set_permissions(temp.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(failed())?;
+    sync_folders(temp.path()).map_err(failed())?;
     let old = if is_imported(out) {
         let aside = tempfile::Builder::new().prefix(".old.").tempdir_in(parent).map_err(failed())?;
         fs::rename(out, aside.path().join("old")).map_err(failed())?;
@@ -89,6 +90,17 @@ fn put_in_place(temp: tempfile::TempDir, out: &Path, parent: &Path) -> Result<()
     File::open(parent)
         .and_then(|folder| folder.sync_all())
         .map_err(AnalysisError::io("write", parent))
+}
+
+/// Names of files are not on the disk before their folders are.
+fn sync_folders(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 struct Conversion<'a, 'p> {
@@ -144,22 +156,22 @@ impl Conversion<'_, '_> {
         };
         let run_id = names::run_id(&name, ids);
         let mut notes: Vec<String> = Vec::new();
-        if let Some(mut input) = routes
-            && let Import::Routes(reader) = input.open()?
-        {
+        if let Some(mut input) = routes {
+            let Import::Routes(reader) = input.open()? else { return Err(input.changed()) };
             self.routes(&input.path, &run_id, *reader, &mut run, &mut notes)?;
         }
-        if let Some(mut input) = log
-            && let Import::Log(reader) = input.open()?
-        {
+        if let Some(mut input) = log {
+            let Import::Log(reader) = input.open()? else { return Err(input.changed()) };
             self.log(&input.path, &run_id, *reader, &mut run, &mut notes)?;
         }
-        if let Some(mut input) = device
-            && let Import::Device(metrics) = input.open()?
-        {
+        if let Some(mut input) = device {
+            let Import::Device(metrics) = input.open()? else { return Err(input.changed()) };
             run.device_json = Some(json(&metrics.keys));
             notes.extend(metrics.unfinished_line.map(|line| {
-                format!("{}: line {line}, the last, has no end and was left out: it may have been cut off", input.name())
+                format!(
+                    "{}: line {line}, the last, has no end and was left out: it may have been cut off",
+                    input.name()
+                )
             }));
         }
         run.notes_json = json(&notes);

@@ -19,6 +19,8 @@ mod run;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use names::base;
+
 pub use convert::{Progress, import};
 pub use plan::Plan;
 pub use read::{ImportedReader, LogColumns};

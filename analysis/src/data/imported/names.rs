@@ -6,7 +6,7 @@ use std::path::Path;
 use bmoe_trace::import::Keys;
 
 /// A file's name without its ending, and without the words that tell a trace from a log of the same run.
-pub(super) fn base(path: &Path) -> String {
+pub(crate) fn base(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let short =
         [".route", ".routes", ".metrics", ".trace"].iter().find_map(|end| stem.strip_suffix(end));

@@ -145,9 +145,11 @@ pub(super) fn routes(chunk: RouteChunk, extra: &[String]) -> PolarsResult<DataFr
         StringChunked::from_iter_options("residency".into(), residency).into_series().into(),
         read_bytes,
     ];
-    let taken: Vec<String> = columns.iter().map(|c| c.name().to_string()).collect();
+    let mut taken: Vec<String> = columns.iter().map(|c| c.name().to_string()).collect();
     for (name, values) in extra.iter().zip(chunk.extra) {
-        columns.push(Column::new(free_name(name, &taken).into(), values));
+        let name = free_name(name, &taken);
+        columns.push(Column::new(name.as_str().into(), values));
+        taken.push(name);
     }
     DataFrame::new(rows, columns)
 }
@@ -177,7 +179,7 @@ pub(super) fn log(header: &LogHeader, chunk: LogChunk) -> PolarsResult<DataFrame
         let column = match values {
             LogValues::Count(values) => Column::new(name.into(), values),
             LogValues::Real(values) => Column::new(name.into(), values),
-            LogValues::Text(values) => Column::new(name.into(), values),
+            LogValues::Text(values) => Column::new(free_name(name, &[]).into(), values),
         };
         if *kind == LogColumnKind::Text { others.push(column) } else { known.push(column) }
     }
@@ -199,10 +201,40 @@ pub(super) fn log(header: &LogHeader, chunk: LogChunk) -> PolarsResult<DataFrame
 
 /// A name that no column has.
 fn free_name(name: &str, taken: &[String]) -> String {
+    let mut free = name.to_owned();
     // The partition brings a column of this name.
-    if name == "run_id" || taken.iter().any(|t| t == name) {
-        format!("file_{name}")
-    } else {
-        name.to_owned()
+    while free == "run_id" || taken.contains(&free) {
+        free.insert_str(0, "file_");
+    }
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_columns_do_not_take_the_names_of_ours() {
+        let mut chunk = RouteChunk { expert: vec![1], ..RouteChunk::default() };
+        for column in [
+            &mut chunk.event,
+            &mut chunk.turn,
+            &mut chunk.ubatch,
+            &mut chunk.layer,
+            &mut chunk.position,
+            &mut chunk.slot,
+        ] {
+            column.push(0);
+        }
+        chunk.phase.push(Phase::Decode);
+        chunk.weight.push(f32::NAN);
+        chunk.residency.push(None);
+        chunk.read_bytes.push(0);
+        let extra = ["event", "file_event", "run_id", "mood"].map(str::to_owned);
+        chunk.extra = vec![vec!["x".to_owned()]; extra.len()];
+        let frame = routes(chunk, &extra).unwrap();
+        let names: Vec<&str> = frame.columns()[11..].iter().map(|c| c.name().as_str()).collect();
+        assert_eq!(names, ["file_event", "file_file_event", "file_run_id", "mood"]);
+        assert_eq!(frame.column("weight").unwrap().null_count(), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Which files make which runs.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -81,6 +82,8 @@ impl Plan {
                 }
             }
         }
+        let mut seen = BTreeSet::new();
+        inputs.retain(|input| seen.insert(input.path.clone()));
         plan.add_siblings(&mut inputs)?;
         plan.bytes = inputs.iter().filter_map(|i| Some(fs::metadata(&i.path).ok()?.len())).sum();
         plan.done.set(0);
@@ -131,8 +134,12 @@ impl Plan {
             let known =
                 |path: &Path| inputs.iter().chain(&siblings).any(|i: &Input| i.path == path);
             if path.is_file() && !known(&path) {
-                let opened = self.open(&path);
-                siblings.extend(opened.ok().filter(|i| i.format == Format::Device));
+                match self.open(&path) {
+                    Ok(sibling) if sibling.format == Format::Device => siblings.push(sibling),
+                    Ok(_)
+                    | Err(AnalysisError::Import { source: ImportError::Unknown { .. }, .. }) => {}
+                    Err(e) => return Err(e),
+                }
             }
         }
         inputs.extend(siblings);
@@ -176,6 +183,12 @@ impl Input {
             Some(opened) => Ok(opened),
             None => open(&self.path, &self.done),
         }
+    }
+
+    /// What there is to say when it has become another file since it was looked at.
+    pub(super) fn changed(&self) -> AnalysisError {
+        let message = "changed while it was imported; import it when nothing writes it".to_owned();
+        AnalysisError::ImportRefused { path: self.path.clone(), message }
     }
 
     /// Its name without its folder.

@@ -69,14 +69,14 @@ impl Columns {
         let mut extra = 0;
         let mut roles = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {
-            if names[..index].contains(name) {
+            if name.is_empty() || names[..index].contains(name) {
                 let place = At::Column { number: index + 1, name: name.clone() };
                 let value = quoted(name.as_bytes());
                 return Err(ImportError::Value {
                     line: line.number,
                     place,
                     value,
-                    expected: "each column once".into(),
+                    expected: "names, each once".into(),
                 });
             }
             roles.push(ROLES.iter().find(|(known, _)| known == name).map_or_else(

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# A matrix on the rig's phone, undisturbed and disturbed: with-device.sh runs this for test-adb.sh. $BMOE and $ENGINE are
+# the programs, $MODELS is where synthetic models are kept.
+set -euo pipefail
+cd "$WORK"
+fail() { echo "matrix: $*" >&2; exit 1; }
+say() { printf '   %s\n' "$*"; }
+target=adb:$ADBD_ADDR
+export BMOE_HOME=$WORK/state
+
+cat > small.toml <<'T'
+name = "rig"
+repetitions = 2
+timeout_s = 120
+patience_s = 60
+baseline = { mode = "mmap" }
+
+[[model]]
+name = "quickstart"
+synth = { shape = "quickstart" }
+
+[base]
+prompt = "The old lighthouse keeper climbed the stairs"
+n_predict = 64
+ctx_tokens = 512
+threads = 1
+
+[axes]
+mode = ["mmap", "stream"]
+cache_mib = [345]
+io_threads = [4]
+T
+sed 's/n_predict = 64/n_predict = 400/; s/repetitions = 2/repetitions = 1/' small.toml > long.toml
+
+# start OUT MATRIX: a matrix in the background; returns when an engine runs.
+start() {
+  "$BMOE" run "$2" --target "$target" --engine "$ENGINE" --models "$MODELS" --out "$1" >"$1.log" 2>&1 &
+  runner=$!
+  until adb shell pgrep -f "'[b]moe-engine generate'" >/dev/null 2>&1; do
+    kill -0 $runner 2>/dev/null || fail "$1: no engine was seen: $(cat "$1.log")"
+    sleep 0.2
+  done
+}
+# ended OUT STATUS: the matrix in the background ends with this exit code.
+ended() {
+  local code=0
+  wait $runner || code=$?
+  [ "$code" = "$2" ] || fail "$1: exit code $code, expected $2: $(cat "$1.log")"
+}
+# verdicts OUT: of all attempts, sorted and counted.
+verdicts() {
+  python3 -c '
+import collections, json, sys
+records = [json.loads(line) for line in open(sys.argv[1] + "/cells.jsonl")]
+print(" ".join(f"{n} {v}" for v, n in sorted(collections.Counter(r["verdict"] for r in records).items())))' "$1"
+}
+expect_verdicts() { [ "$(verdicts "$1")" = "$2" ] || fail "$1: $(verdicts "$1"), expected $2: $(cat "$1.log" "$1/cells.jsonl")"; }
+no_orphan() { ! adb shell pgrep -f "'[b]moe-engine generate'" >/dev/null 2>&1 || fail "$1: an engine still runs"; }
+
+undisturbed() {
+  "$BMOE" run small.toml --target "$target" --engine "$ENGINE" --models "$MODELS" --out plain >plain.log 2>&1 \
+    || fail "plain: $(cat plain.log)"
+  expect_verdicts plain "4 valid"
+  [ -s plain/report.md ] && [ -s plain/data/tokens.parquet ] || fail "plain: no report"
+  grep -q AdbRig plain/environment.json || fail "plain: the environment is not the phone's: $(cat plain/environment.json)"
+  "$BMOE" report plain >/dev/null || fail "plain: no second report"
+  say "a matrix: $(verdicts plain)"
+}
+server_restarted() {
+  start restart long.toml
+  adb kill-server
+  ended restart 0
+  expect_verdicts restart "2 valid"
+  no_orphan restart
+  say "the adb server ended in the middle: $(verdicts restart)"
+}
+cable_pulled() {
+  start pulled long.toml
+  # The phone's adbd stands still; what it had started runs on.
+  local adbd
+  adbd=$(pgrep -P "$ADB_RIG_PID")
+  kill -STOP "$adbd"
+  sleep 4
+  kill -CONT "$adbd"
+  ended pulled 0
+  expect_verdicts pulled "2 valid"
+  say "nothing from the phone for 4 s: $(verdicts pulled)"
+}
+engine_killed() {
+  start killed long.toml
+  # toybox's pkill kills itself, too.
+  adb shell pkill -9 -f "'[b]moe-engine generate'" || true
+  ended killed 4
+  expect_verdicts killed "1 killed 1 valid"
+  say "the engine killed: $(verdicts killed)"
+}
+runner_killed() {
+  start resumed long.toml
+  kill -9 $runner
+  wait $runner 2>/dev/null || true
+  "$BMOE" run --resume resumed >resumed.log 2>&1 || fail "resumed: $(cat resumed.log)"
+  expect_verdicts resumed "2 valid"
+  no_orphan resumed
+  say "the runner killed, and another one went on: $(verdicts resumed)"
+}
+wrong_engine() {
+  # Of the right machine, but no program.
+  { printf '\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00'; head -c 4000 /dev/zero; } > wrong-engine
+  chmod +x wrong-engine
+  local code=0
+  "$BMOE" run small.toml --target "$target" --engine wrong-engine --models "$MODELS" --out wrong >wrong.log 2>&1 || code=$?
+  [ $code = 3 ] && grep -q 'cannot run on adb:' wrong.log || fail "wrong: exit code $code: $(cat wrong.log)"
+  say "an engine that can't run there: $(grep -o 'cannot run on [^;]*' wrong.log)"
+}
+push_cut_off() {
+  "$BMOE" clean --target "$target" >/dev/null
+  "$BMOE" run small.toml --target "$target" --engine "$ENGINE" --models "$MODELS" --out cut --filter mmap >cut.log 2>&1 &
+  runner=$!
+  until adb shell 'ls /data/local/tmp/bmoe/files/*/*.gguf.partial' >/dev/null 2>&1; do
+    kill -0 $runner 2>/dev/null || fail "cut: nothing was sent: $(cat cut.log)"
+    sleep 0.05
+  done
+  adb kill-server
+  ended cut 0
+  expect_verdicts cut "2 valid"
+  say "the push cut off: $(verdicts cut)"
+}
+phone_killed() {
+  sed -i 's/^patience_s.*/patience_s = 5/' long.toml
+  start lost long.toml
+  kill -9 "$ADB_RIG_PID"
+  local code=0
+  wait $runner || code=$?
+  [ $code != 0 ] && grep -qi 'lost' lost.log || fail "lost: exit code $code: $(cat lost.log)"
+  ! grep -q '"verdict":"valid"' lost/cells.jsonl || fail "lost: $(cat lost/cells.jsonl)"
+  say "the phone killed: exit code $code, $(tail -n 1 lost.log)"
+}
+disk_full() {
+  local code=0
+  "$BMOE" run small.toml --target "$target" --engine "$ENGINE" --models "$MODELS" --out full >full.log 2>&1 || code=$?
+  [ $code = 3 ] && grep -q 'MiB free in' full.log || fail "full: exit code $code: $(cat full.log)"
+  say "no room: $(grep -o '[0-9]* MiB free.*needed' full.log)"
+}
+
+for scenario in "$@"; do $scenario; done
