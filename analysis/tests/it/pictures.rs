@@ -72,7 +72,7 @@ fn every_view_is_drawn_of_a_small_trace_and_of_a_real_one() {
                 ("layer", Selection { layer: Some(layer), ..Selection::default() }),
             ] {
                 let shown = view.of(&trace, &selection).unwrap();
-                let picture = view_picture(&shown, &trace, selection.phases).unwrap();
+                let picture = view_picture(&shown, &trace, &selection).unwrap();
                 assert!(picture.svg.contains(&trace.layers.len().to_string()), "{view}");
                 keep_picture(&format!("{name}-{view}-{kind}.png"), &picture.png);
             }

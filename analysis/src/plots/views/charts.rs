@@ -4,7 +4,8 @@ use super::Labels;
 use crate::plots::chart::{Axis, AxisKind, Chart, Series, Shape};
 use crate::plots::theme::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SERIES, SKY};
 use crate::routes::views::{
-    Bin, Bytes, Cache, CacheRow, Drift, Entropy, LayerPhases, Loops, Overlap, Reuse, Workset,
+    Bin, ByteStep, Bytes, Cache, CacheRow, Drift, Entropy, LagRepeats, LayerEntropy, LayerPhases,
+    Loops, Overlap, Reuse, Window, Workset,
 };
 use crate::tabular::MIB;
 use plotters::style::RGBColor;
@@ -50,7 +51,7 @@ pub(super) fn reuse(view: &Reuse, labels: &Labels<'_>) -> Vec<Chart> {
         };
         Chart {
             title: labels.title(what),
-            subtitle: labels.subtitle(labels.trace.layers.len()),
+            subtitle: labels.subtitle(),
             x: places(axis, names),
             y_name: if unit == "tokens" { "uses, %" } else { "look-ups, %" }.to_owned(),
             y_least: 0.0,
@@ -78,7 +79,11 @@ pub(super) fn overlap(view: &Overlap, labels: &Labels<'_>) -> Chart {
     };
     let points: Vec<_> = (0..view.mean.len()).filter_map(known).collect();
     let mean = points.iter().map(|(lag, _, mean, _)| (*lag, *mean)).collect();
-    let mut series = vec![line("mean of the layers", BLUE, mean)];
+    let mut series = vec![line(
+        if view.layers.len() > 1 { "mean of the layers" } else { "the layer" },
+        BLUE,
+        mean,
+    )];
     if view.layers.len() > 1 {
         let band = points.iter().map(|(lag, low, _, high)| (*lag, *low, *high)).collect();
         let shape = Shape::Band(band);
@@ -86,7 +91,7 @@ pub(super) fn overlap(view: &Overlap, labels: &Labels<'_>) -> Chart {
     }
     Chart {
         title: labels.title("experts shared with earlier tokens"),
-        subtitle: labels.subtitle(view.layers.len()),
+        subtitle: labels.subtitle(),
         x: numbers("tokens back", 1.0, view.mean.len() as f64),
         y_name: "share of a token's experts, %".to_owned(),
         y_least: 0.0,
@@ -102,7 +107,7 @@ pub(super) fn workset(view: &Workset, labels: &Labels<'_>) -> Chart {
     let each = view.growth.len().div_ceil(MOST_BARS).max(1);
     let sampled = view.growth.iter().step_by(each).chain(view.growth.last());
     growth.extend(sampled.map(|g| (g.tokens as f64, amount(g.experts as f64, g.bytes as f64))));
-    let windows = |of: &dyn Fn(&crate::routes::views::Window) -> f64| -> Vec<(f64, f64)> {
+    let windows = |of: &dyn Fn(&Window) -> f64| -> Vec<(f64, f64)> {
         view.windows.iter().map(|w| (w.tokens as f64, of(w))).collect()
     };
     let budget = |bytes: u64| {
@@ -111,7 +116,7 @@ pub(super) fn workset(view: &Workset, labels: &Labels<'_>) -> Chart {
     };
     Chart {
         title: labels.title("distinct experts that tokens in a row use"),
-        subtitle: labels.subtitle(labels.trace.layers.len()),
+        subtitle: labels.subtitle(),
         x: numbers("tokens in a row", 0.0, view.tokens as f64),
         y_name: if sized { "distinct experts, MiB" } else { "distinct experts" }.to_owned(),
         y_least: 0.0,
@@ -131,16 +136,13 @@ pub(super) fn workset(view: &Workset, labels: &Labels<'_>) -> Chart {
 pub(super) fn cache(view: &Cache, labels: &Labels<'_>) -> Vec<Chart> {
     let panel = |phase: &str| {
         let of_phase = || view.rows.iter().filter(|row| row.phase == phase);
-        let mut rows: Vec<&CacheRow> = of_phase().filter(|row| row.layer.is_some()).collect();
-        if rows.is_empty() {
-            rows = of_phase().collect();
-        }
+        let rows: Vec<&CacheRow> = of_phase().filter(|row| row.layer.is_some()).collect();
         let share = |of: &dyn Fn(&CacheRow) -> u64| -> Vec<f64> {
             let percent = |row: &&CacheRow| 100.0 * of(row) as f64 / row.lookups.max(1) as f64;
             rows.iter().map(percent).collect()
         };
-        let name = |row: &&CacheRow| row.layer.map_or_else(|| "all".to_owned(), |l| l.to_string());
-        let all = of_phase().find(|row| row.layer.is_none());
+        let number = |row: &&CacheRow| row.layer.map(|l| l.to_string());
+        let all = of_phase().find(|row| row.layer.is_none()).or_else(|| of_phase().next());
         let mib = match all {
             Some(row) if view.has_bytes => format!("; {:.0} MiB read", row.read_bytes as f64 / MIB),
             _ => String::new(),
@@ -148,8 +150,8 @@ pub(super) fn cache(view: &Cache, labels: &Labels<'_>) -> Vec<Chart> {
         let hits = all.and_then(CacheRow::hit_share).unwrap_or(0.0) * 100.0;
         Chart {
             title: labels.title(&format!("where experts came from, {phase}")),
-            subtitle: format!("{} MoE layers; hit rate {hits:.1} %{mib}", rows.len()),
-            x: places("layer", rows.iter().map(name).collect()),
+            subtitle: format!("{}; hit rate {hits:.1} %{mib}", labels.layers()),
+            x: places("layer", rows.iter().filter_map(number).collect()),
             y_name: "look-ups, %".to_owned(),
             y_least: 100.0,
             series: vec![
@@ -169,21 +171,19 @@ pub(super) fn cache(view: &Cache, labels: &Labels<'_>) -> Vec<Chart> {
 }
 
 pub(super) fn entropy(view: &Entropy, labels: &Labels<'_>) -> Chart {
-    let over =
-        |of: &dyn Fn(&crate::routes::views::LayerEntropy) -> Option<f64>| -> Vec<(f64, f64)> {
-            view.layers.iter().filter_map(|l| Some((f64::from(l.layer), of(l)?))).collect()
-        };
+    let over = |of: &dyn Fn(&LayerEntropy) -> Option<f64>| -> Vec<(f64, f64)> {
+        let layers = view.layers.iter().enumerate();
+        layers.filter_map(|(place, l)| Some((place as f64 + 0.5, of(l)?))).collect()
+    };
     let mut series = vec![line("of the layer's routes", BLUE, over(&|l| l.effective_experts))];
     let weighted = over(&|l| l.effective_weighted);
     if !weighted.is_empty() {
         series.push(line("of one token's weights", RED, weighted));
     }
-    let ends = view.layers.first().zip(view.layers.last());
-    let (from, to) = ends.map_or((0, 1), |(a, b)| (a.layer, b.layer.max(a.layer + 1)));
     Chart {
         title: labels.title("effective experts, 2 to the entropy"),
-        subtitle: labels.subtitle(view.layers.len()),
-        x: numbers("layer", f64::from(from), f64::from(to)),
+        subtitle: labels.subtitle(),
+        x: places("layer", view.layers.iter().map(|l| l.layer.to_string()).collect()),
         y_name: "effective experts".to_owned(),
         y_least: 0.0,
         series,
@@ -194,10 +194,9 @@ pub(super) fn entropy(view: &Entropy, labels: &Labels<'_>) -> Chart {
 pub(super) fn bytes(view: &Bytes, labels: &Labels<'_>) -> Chart {
     let each = view.steps.len().div_ceil(MOST_BARS).max(1);
     let chunks: Vec<_> = view.steps.chunks(each).collect();
-    let mean = |of: &dyn Fn(&crate::routes::views::ByteStep) -> u64| -> Vec<f64> {
-        let of_chunk = |c: &&[crate::routes::views::ByteStep]| {
-            c.iter().map(of).sum::<u64>() as f64 / c.len() as f64 / MIB
-        };
+    let mean = |of: &dyn Fn(&ByteStep) -> u64| -> Vec<f64> {
+        let of_chunk =
+            |c: &&[ByteStep]| c.iter().map(of).sum::<u64>() as f64 / c.len() as f64 / MIB;
         chunks.iter().map(of_chunk).collect()
     };
     let mut series = vec![
@@ -212,7 +211,7 @@ pub(super) fn bytes(view: &Bytes, labels: &Labels<'_>) -> Chart {
     let means = if each > 1 { format!("; means of {each} steps") } else { String::new() };
     Chart {
         title: labels.title("expert bytes of each step"),
-        subtitle: format!("{}{means}", labels.subtitle(labels.trace.layers.len())),
+        subtitle: format!("{}{means}", labels.subtitle()),
         x: places(
             "position in the text (a micro-batch of the prompt is one step)",
             chunks.iter().map(|steps| steps[0].position.to_string()).collect(),
@@ -227,7 +226,8 @@ pub(super) fn bytes(view: &Bytes, labels: &Labels<'_>) -> Chart {
 pub(super) fn drift(view: &Drift, labels: &Labels<'_>) -> Chart {
     let rows: Vec<&LayerPhases> = view.layers.iter().filter(|l| l.layer.is_some()).collect();
     let over = |of: &dyn Fn(&LayerPhases) -> Option<f64>| -> Vec<(f64, f64)> {
-        rows.iter().filter_map(|l| Some((f64::from(l.layer?), of(l)?))).collect()
+        let layers = rows.iter().enumerate();
+        layers.filter_map(|(place, l)| Some((place as f64 + 0.5, of(l)?))).collect()
     };
     let neighbours = |l: &LayerPhases| {
         crate::stats::mean(&l.quarters_bits.iter().flatten().copied().collect::<Vec<_>>())
@@ -240,16 +240,13 @@ pub(super) fn drift(view: &Drift, labels: &Labels<'_>) -> Chart {
     ];
     let colours = [SERIES[0], SERIES[1], SERIES[2], GREY];
     let series = lines.into_iter().zip(colours).filter(|((_, points), _)| !points.is_empty());
-    let numbers_of = || rows.iter().filter_map(|l| l.layer);
-    let (from, to) = (numbers_of().min().unwrap_or(0), numbers_of().max().unwrap_or(1));
     Chart {
         title: labels.title("how the parts of the text differ in their experts"),
-        subtitle: format!(
-            "{} MoE layers × {} experts; quarters are of the generated tokens",
-            rows.len(),
-            labels.trace.n_expert
+        subtitle: format!("{}; quarters are of the generated tokens", labels.layers()),
+        x: places(
+            "layer",
+            rows.iter().filter_map(|l| l.layer).map(|layer| layer.to_string()).collect(),
         ),
-        x: numbers("layer", f64::from(from), f64::from(to.max(from + 1))),
         y_name: "Jensen-Shannon divergence, bits".to_owned(),
         y_least: 0.0,
         series: series.map(|((name, points), colour)| line(name, colour, points)).collect(),
@@ -258,13 +255,13 @@ pub(super) fn drift(view: &Drift, labels: &Labels<'_>) -> Chart {
 }
 
 pub(super) fn loops(view: &Loops, labels: &Labels<'_>) -> Chart {
-    let over = |of: &dyn Fn(&crate::routes::views::LagRepeats) -> f64| -> Vec<(f64, f64)> {
+    let over = |of: &dyn Fn(&LagRepeats) -> f64| -> Vec<(f64, f64)> {
         view.lags.iter().map(|l| (l.lag as f64, of(l) * 100.0)).collect()
     };
     let verdict = if view.warning { "the routes repeat themselves" } else { "no loop" };
     Chart {
         title: labels.title("exact repeats of the routes"),
-        subtitle: format!("{}; {verdict}", labels.subtitle(labels.trace.layers.len())),
+        subtitle: format!("{}; {verdict}", labels.subtitle()),
         x: numbers("steps back", 1.0, view.lags.len().max(2) as f64),
         y_name: "repeated exactly, %".to_owned(),
         y_least: 1.0,

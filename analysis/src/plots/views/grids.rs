@@ -35,11 +35,7 @@ fn layers(view: &Matrix, labels: &Labels<'_>) -> Grid {
     let means = if each > 1 { format!(" (means of {each})") } else { String::new() };
     Grid {
         title: labels.title("experts that the step before used, too"),
-        subtitle: format!(
-            "{}; {} steps{means}",
-            labels.subtitle(view.layers.len()),
-            view.steps.len()
-        ),
+        subtitle: format!("{}; {} steps{means}", labels.subtitle(), view.steps.len()),
         rows: view.layers.iter().map(u32::to_string).collect(),
         columns: columns.iter().map(|steps| steps[0].position.to_string()).collect(),
         cells,

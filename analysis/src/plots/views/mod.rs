@@ -11,7 +11,7 @@ use crate::markdown::one_line;
 use crate::routes::RouteTrace;
 use crate::routes::predict::Predict;
 use crate::routes::tokens::Phases;
-use crate::routes::views::Shown;
+use crate::routes::views::{Selection, Shown};
 use crate::routes::whatif::WhatIf;
 
 /// What a picture says of the trace that it is of.
@@ -19,6 +19,8 @@ pub(super) struct Labels<'a> {
     /// Title: what is shown, of which trace.
     trace: &'a RouteTrace,
     phases: Phases,
+    /// The only layer that is looked at.
+    layer: Option<u32>,
 }
 
 impl Labels<'_> {
@@ -26,15 +28,24 @@ impl Labels<'_> {
         format!("{}: {what}", one_line(&self.trace.name))
     }
 
-    /// `48 MoE layers × 128 experts, decode tokens`
-    fn subtitle(&self, layers: usize) -> String {
+    /// `48 MoE layers × 128 experts`, or the one that is looked at.
+    fn layers(&self) -> String {
+        let (layers, experts) = (self.trace.layers.len(), self.trace.n_expert);
+        match self.layer {
+            Some(layer) => format!("layer {layer}: {experts} experts"),
+            None if layers == 1 => format!("1 MoE layer × {experts} experts"),
+            None => format!("{layers} MoE layers × {experts} experts"),
+        }
+    }
+
+    /// The same, and which tokens.
+    fn subtitle(&self) -> String {
         let tokens = match self.phases {
             Phases::Decode => "decode tokens",
             Phases::Prefill => "prompt tokens",
             Phases::All => "prompt and decode tokens",
         };
-        let s = if layers == 1 { "" } else { "s" };
-        format!("{layers} MoE layer{s} × {} experts; {tokens}", self.trace.n_expert)
+        format!("{}; {tokens}", self.layers())
     }
 }
 
@@ -42,8 +53,12 @@ impl Labels<'_> {
 ///
 /// # Errors
 /// The plotting library failed.
-pub fn view_picture(shown: &Shown, trace: &RouteTrace, phases: Phases) -> Result<Picture, String> {
-    let labels = Labels { trace, phases };
+pub fn view_picture(
+    shown: &Shown,
+    trace: &RouteTrace,
+    selection: &Selection,
+) -> Result<Picture, String> {
+    let labels = Labels { trace, phases: selection.phases, layer: selection.layer };
     let one = |chart: Chart| Picture::render(&chart);
     match shown {
         Shown::Matrix(view) => Picture::render(&grids::matrix(view, &labels)),
@@ -68,7 +83,7 @@ pub fn view_picture(shown: &Shown, trace: &RouteTrace, phases: Phases) -> Result
 /// # Errors
 /// The plotting library failed.
 pub fn predict_picture(predict: &Predict, trace: &RouteTrace) -> Result<Picture, String> {
-    let labels = Labels { trace, phases: Phases::Decode };
+    let labels = Labels { trace, phases: Phases::Decode, layer: None };
     Picture::render(&guesses::predict(predict, &labels))
 }
 
@@ -77,6 +92,6 @@ pub fn predict_picture(predict: &Predict, trace: &RouteTrace) -> Result<Picture,
 /// # Errors
 /// The plotting library failed.
 pub fn whatif_picture(whatif: &WhatIf, trace: &RouteTrace) -> Result<Picture, String> {
-    let labels = Labels { trace, phases: Phases::Decode };
+    let labels = Labels { trace, phases: Phases::Decode, layer: None };
     Picture::render(&guesses::whatif(whatif, &labels))
 }

@@ -115,8 +115,8 @@ impl Cache {
             let mut all = CacheRow::new(phase, None);
             of_phase.iter().for_each(|row| all.add(row));
             if all.lookups > 0 {
-                rows.push(all);
-                rows.extend(of_phase.into_iter().filter(|_| asked.layers.len() > 1));
+                rows.extend(Some(all).filter(|_| asked.layers.len() > 1));
+                rows.extend(of_phase);
             }
         }
         Ok(Self { has_bytes, rows })

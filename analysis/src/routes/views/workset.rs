@@ -101,18 +101,59 @@ impl Steps {
         window
     }
 
-    /// The longest window that fits; a longer one never has fewer distinct experts.
-    fn longest(&self, fits: impl Fn(&Window) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.entries.len());
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            if fits(&self.window(middle)) {
-                low = middle;
-            } else {
-                high = middle - 1;
+    /// Mean bytes of the windows of 1, 2, 3 … steps: of each entry those windows are missing that lie in a stretch of
+    /// steps without it, `stretch - window + 1` of them.
+    fn mean_bytes(&self) -> Vec<f64> {
+        let steps = self.entries.len();
+        let mut last: Vec<Option<usize>> = vec![None; self.bytes.len()];
+        // By the length of the stretch: bytes of the entries that have one.
+        let mut stretches = vec![0_u64; steps + 1];
+        for (step, entries) in self.entries.iter().enumerate() {
+            for entry in entries {
+                let from = last[*entry].replace(step).map_or(0, |last| last + 1);
+                // An entry twice in a step leaves no stretch; one of length 0 counts for nothing.
+                stretches[step.saturating_sub(from)] += self.bytes[*entry];
             }
         }
-        low
+        let mut used = 0;
+        for (last, bytes) in last.iter().zip(&self.bytes) {
+            if let Some(last) = last {
+                used += bytes;
+                stretches[steps - last - 1] += bytes;
+            }
+        }
+        // From long windows to short ones: bytes of the stretches that are long enough, and their sum over the places.
+        let (mut long_enough, mut missing) = (0.0, 0.0);
+        let mut means = vec![0.0; steps];
+        for window in (1..=steps).rev() {
+            long_enough += stretches[window] as f64;
+            missing += long_enough;
+            means[window - 1] = used as f64 - missing / (steps - window + 1) as f64;
+        }
+        means
+    }
+
+    /// The longest window of which every one fits.
+    fn all_fit(&self, budget_bytes: u64) -> usize {
+        let mut count = vec![0_u32; self.bytes.len()];
+        let (mut start, mut bytes, mut longest) = (0, 0, self.entries.len());
+        for (end, entries) in self.entries.iter().enumerate() {
+            for entry in entries {
+                count[*entry] += 1;
+                bytes += if count[*entry] == 1 { self.bytes[*entry] } else { 0 };
+            }
+            while bytes > budget_bytes {
+                for entry in &self.entries[start] {
+                    count[*entry] -= 1;
+                    bytes -= if count[*entry] == 0 { self.bytes[*entry] } else { 0 };
+                }
+                start += 1;
+            }
+            if start > 0 {
+                longest = longest.min(end + 1 - start);
+            }
+        }
+        longest
     }
 
     fn growth(&self) -> Vec<Growth> {
@@ -156,10 +197,12 @@ impl Workset {
             if budgets.is_empty() {
                 budgets = [16, 8, 4, 2].map(|part| bank / part).to_vec();
             }
+            // A longer window never has fewer distinct experts.
+            let means = steps.mean_bytes();
             let fit = |budget_bytes: u64| BudgetFit {
                 budget_bytes,
-                mean_fits_tokens: steps.longest(|w| w.mean_bytes <= budget_bytes as f64),
-                all_fit_tokens: steps.longest(|w| w.max_bytes <= budget_bytes),
+                mean_fits_tokens: means.partition_point(|mean| *mean <= budget_bytes as f64),
+                all_fit_tokens: steps.all_fit(budget_bytes),
             };
             budgets.into_iter().map(fit).collect()
         } else {
@@ -238,6 +281,30 @@ impl Workset {
             ],
             rows: self.windows.iter().map(row).collect(),
             notes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_and_fits_are_those_of_all_windows() {
+        let mut state = 11_u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let entries = (0..40).map(|_| (0..3).map(|_| random(12) as usize).collect()).collect();
+        let steps = Steps { entries, bytes: (0..12).map(|i| 5 + i % 4).collect() };
+        let windows: Vec<Window> = (1..=40).map(|tokens| steps.window(tokens)).collect();
+        for (mean, window) in steps.mean_bytes().iter().zip(&windows) {
+            assert!((mean - window.mean_bytes).abs() < 1e-9);
+        }
+        for budget in 0..90 {
+            let want = windows.iter().take_while(|window| window.max_bytes <= budget).count();
+            assert_eq!(steps.all_fit(budget), want, "{budget}");
         }
     }
 }
