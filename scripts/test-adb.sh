@@ -39,13 +39,11 @@ say "a phone that vanishes"
 rig '' a_phone_that_vanishes_is_lost
 say "devices, doctor, clean"
 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/commands.sh
-if "$BMOE" run --help | grep -q -- --target; then
-  export MODELS=$PWD/models
-  mkdir -p "$MODELS"
-  say "a matrix on the phone, undisturbed and disturbed"
-  timeout -k 10 600 scripts/rig/with-device.sh scripts/rig/matrix.sh undisturbed server_restarted cable_pulled \
-    engine_killed runner_killed wrong_engine push_cut_off phone_killed
-  DATA_MIB=300 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh disk_full
-fi
+export MODELS=$PWD/models
+mkdir -p "$MODELS"
+say "a matrix on the phone, undisturbed and disturbed"
+timeout -k 10 600 scripts/rig/with-device.sh scripts/rig/matrix.sh undisturbed server_restarted cable_pulled \
+  engine_killed runner_killed wrong_engine push_cut_off phone_killed
+DATA_MIB=300 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh disk_full
 echo
 echo "test-adb: all passed"

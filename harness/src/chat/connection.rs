@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bmoe_trace::command::Command as Asked;
@@ -12,8 +13,8 @@ use bmoe_trace::line::Line;
 use crate::error::Error;
 use crate::runner::lines::{LINE_BYTES, read_line};
 
-/// What the engine refuses with; see `bmoe-engine --help`.
-const REFUSED: i32 = 3;
+/// What the engine refuses with, the command line or what it says; see `bmoe-engine --help`.
+const REFUSED: [i32; 2] = [2, 3];
 
 /// What an engine says.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Connection {
     said: mpsc::Receiver<Said>,
     /// The engine's own reason for its end.
     reason: Option<String>,
+    /// The last `error: ` of its standard error.
+    error: Arc<Mutex<Option<String>>>,
 }
 
 impl Connection {
@@ -51,21 +54,30 @@ impl Connection {
             .spawn();
         let mut engine = started.map_err(failed)?;
         let (sender, said) = mpsc::channel();
+        let error = Arc::<Mutex<Option<String>>>::default();
         let input = engine.stdin.take();
         if let (Some(output), Some(messages)) = (engine.stdout.take(), engine.stderr.take()) {
             let warnings = sender.clone();
             std::thread::spawn(move || {
                 follow(output, &sender, |text| Line::parse(text).map(Said::Line));
             });
-            // The reason of a failure is in the protocol, too.
+            // The reason of a failure is in the protocol, too, unless the command line is what is wrong.
+            let error = Arc::clone(&error);
             std::thread::spawn(move || {
                 follow(messages, &warnings, |text| {
                     let text = text.trim_end();
-                    (!text.starts_with("error: ")).then(|| Said::Warning(text.to_owned()))
+                    match text.strip_prefix("error: ") {
+                        None => Some(Said::Warning(text.to_owned())),
+                        Some(reason) => {
+                            let mut last = error.lock().unwrap_or_else(PoisonError::into_inner);
+                            *last = Some(reason.to_owned());
+                            None
+                        }
+                    }
                 });
             });
         }
-        Ok(Self { engine, input, said, reason: None })
+        Ok(Self { engine, input, said, reason: None, error })
     }
 
     /// Asks for something. An engine that has ended is noticed by [`Self::next`].
@@ -102,8 +114,16 @@ impl Connection {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let reason = self.reason.take().unwrap_or_else(|| format!("the engine ended: {how}"));
-        if code == Some(REFUSED) { Error::Refused(reason) } else { Error::Engine(reason) }
+        // Whatever it still says is on its way; the channel closes when all of it is here.
+        while self.said.recv_timeout(Duration::from_secs(1)).is_ok() {}
+        let said = || self.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reason = self.reason.take().or_else(said);
+        let reason = reason.unwrap_or_else(|| format!("the engine ended: {how}"));
+        if code.is_some_and(|code| REFUSED.contains(&code)) {
+            Error::Refused(reason)
+        } else {
+            Error::Engine(reason)
+        }
     }
 
     /// Ends the session in order.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::adb::{Server, State};
 use crate::error::Error;
 use crate::facts::{self, Facts};
-use crate::target::{AdbTarget, TargetName};
+use crate::target::{self, AdbTarget, TargetName};
 
 /// Show this machine and the devices behind adb, and what can be read of them
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,10 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         target: TargetName::Local.to_string(),
         state: State::Device.to_string(),
         remedy: None,
-        facts: Some(facts::of_this_machine(Path::new("."))?),
+        facts: Some(facts::gather(
+            &*target::open(&TargetName::Local, false)?,
+            Some(Path::new(".")),
+        )?),
     };
     let mut list = List { devices: vec![local], adb_error: None };
     match behind_adb() {

@@ -10,7 +10,7 @@ use crate::doctor::{self, Check, Plan, State};
 use crate::environment::Machine;
 use crate::error::Error;
 use crate::facts::{self, Facts};
-use crate::target::{AdbTarget, Command, HOME, Target, TargetError, TargetName};
+use crate::target::{self, AdbTarget, Command, HOME, Target, TargetError, TargetName};
 use crate::{engine, models};
 
 /// Check that a target has what a run needs, and say how to mend what is missing
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
 
 fn local(args: &Args) -> Result<Report, Error> {
     let here = Path::new(".");
-    let facts = facts::of_this_machine(here)?;
+    let facts = facts::gather(&*target::open(&TargetName::Local, false)?, Some(here))?;
     let engine = engine::find(args.engine.as_deref());
     let engine = engine
         .map(|path| engine::DeviceEngine { path, variant: None, better: None })

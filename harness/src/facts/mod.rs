@@ -45,26 +45,6 @@ pub fn gather(target: &dyn Target, room: Option<&Path>) -> Result<Facts, TargetE
     })
 }
 
-/// Asks this machine. Files go to `room`.
-///
-/// # Errors
-/// Its shell can't run the script.
-pub fn of_this_machine(room: &Path) -> Result<Facts, TargetError> {
-    let failed = |source| TargetError::Failed {
-        target: "local".to_owned(),
-        what: "find out what it is".to_owned(),
-        source,
-    };
-    let out = std::process::Command::new("sh")
-        .args(["-c", SCRIPT, "sh"])
-        .args([room, room])
-        .stdin(std::process::Stdio::null())
-        .output()
-        .map_err(failed)?;
-    parse(&String::from_utf8_lossy(&out.stdout))
-        .ok_or_else(|| failed(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned())))
-}
-
 /// A machine or device. What it does not tell is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Facts {
