@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::chunk::RouteChunk;
 use super::error::{ImportError, Result, quoted};
+use super::json_lines::JsonLines;
 use super::keys::Keys;
-use super::lines::{LONGEST_JSON, Lines};
 use super::order::{HIGHEST_EXPERT, LayersSeen, MOST_SLOTS, Order, TokenOfLayer};
 use super::{CHUNK_ROWS, ImportedLayer, RouteHeader};
 use crate::record::Phase;
@@ -46,7 +46,7 @@ enum PhaseName {
 /// Reads a file line by line.
 #[derive(Debug)]
 pub(super) struct CacheLabRows<R> {
-    lines: Lines<R>,
+    lines: JsonLines<R>,
     header: RouteHeader,
     top_k: Option<u32>,
     layers: LayersSeen,
@@ -54,26 +54,17 @@ pub(super) struct CacheLabRows<R> {
     /// The highest position of the prompt.
     prompt_reached: Option<u32>,
     last: Option<TokenOfLayer>,
-    unfinished_line: Option<u64>,
-    at_end: bool,
 }
 
 impl<R: Read> CacheLabRows<R> {
     /// Reads the metadata line.
     pub(super) fn open(input: R) -> Result<Self> {
-        let mut lines = Lines::new(input, LONGEST_JSON);
-        let (header, top_k) = loop {
-            let expected = "a metadata record";
-            let Some(line) = lines.next()? else {
-                return Err(ImportError::line(1, "the end of the file", expected));
-            };
-            if !line.is_blank() {
-                let metadata: serde_json::Map<String, Value> =
-                    serde_json::from_slice(line.bytes)
-                        .map_err(|e| ImportError::json(line.number, &e, expected))?;
-                break header(line.number, &metadata)?;
-            }
+        let mut lines = JsonLines::new(input);
+        let expected = "a metadata record";
+        let Some((number, metadata)) = lines.next(expected)? else {
+            return Err(ImportError::line(1, "the end of the file", expected));
         };
+        let (header, top_k) = header(number, &metadata)?;
         Ok(Self {
             lines,
             header,
@@ -82,8 +73,6 @@ impl<R: Read> CacheLabRows<R> {
             order: Order::default(),
             prompt_reached: None,
             last: None,
-            unfinished_line: None,
-            at_end: false,
         })
     }
 
@@ -92,35 +81,17 @@ impl<R: Read> CacheLabRows<R> {
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        let cut = |line| {
-            format!("line {line}, the last, is not complete and was left out: it was cut off")
-        };
-        self.unfinished_line.map(cut).into_iter().collect()
+        self.lines.note().into_iter().collect()
     }
 
     pub(super) fn next(&mut self) -> Result<Option<RouteChunk>> {
         let mut rows = RouteChunk::default();
-        while !self.at_end && rows.len() < CHUNK_ROWS {
-            let Some(line) = self.lines.next()? else {
-                self.at_end = true;
-                break;
-            };
-            if line.is_blank() {
-                continue;
-            }
-            let selection: Selection = match serde_json::from_slice(line.bytes) {
-                Ok(selection) => selection,
-                Err(e) if !line.ended && e.is_eof() => {
-                    self.unfinished_line = Some(line.number);
-                    self.at_end = true;
-                    break;
-                }
-                Err(e) => return Err(ImportError::json(line.number, &e, EXPECTED)),
-            };
-            let number = line.number;
+        while rows.len() < CHUNK_ROWS
+            && let Some((number, selection)) = self.lines.next(EXPECTED)?
+        {
             self.add(number, &selection, &mut rows)?;
         }
-        if self.at_end {
+        if self.lines.at_end() {
             let layer = |index| ImportedLayer { index, expert_bytes: None };
             self.header.layers = self.layers.all().map(layer).collect();
         }

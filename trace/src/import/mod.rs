@@ -22,6 +22,7 @@ mod chunk;
 mod device;
 mod error;
 mod fields;
+mod json_lines;
 mod keys;
 mod lines;
 mod metrics;

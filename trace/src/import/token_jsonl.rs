@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use super::chunk::RouteChunk;
 use super::error::{ImportError, Result};
-use super::lines::{LONGEST_JSON, Lines};
+use super::json_lines::JsonLines;
 use super::order::{HIGHEST_EXPERT, HIGHEST_LAYER, MOST_SLOTS, Order, TokenOfLayer};
 use super::{CHUNK_ROWS, ImportedLayer, RouteHeader};
 use crate::record::Phase;
@@ -27,23 +27,19 @@ struct TokenLine {
 /// Reads a file line by line. Layers have the numbers of their places, since the format has no others.
 #[derive(Debug)]
 pub(super) struct TokenRows<R> {
-    lines: Lines<R>,
+    lines: JsonLines<R>,
     header: RouteHeader,
     order: Order,
     others: BTreeSet<String>,
-    unfinished_line: Option<u64>,
-    at_end: bool,
 }
 
 impl<R: Read> TokenRows<R> {
     pub(super) fn open(input: R) -> Self {
         Self {
-            lines: Lines::new(input, LONGEST_JSON),
+            lines: JsonLines::new(input),
             header: RouteHeader::default(),
             order: Order::default(),
             others: BTreeSet::new(),
-            unfinished_line: None,
-            at_end: false,
         }
     }
 
@@ -52,36 +48,18 @@ impl<R: Read> TokenRows<R> {
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        let cut = self.unfinished_line.map(|line| {
-            format!("line {line}, the last, is not complete and was left out: it was cut off")
-        });
         let others = (!self.others.is_empty()).then(|| {
             let names: Vec<&str> = self.others.iter().map(String::as_str).collect();
             format!("keys besides `tok` and `layers` are not imported: {}", names.join(", "))
         });
-        cut.into_iter().chain(others).collect()
+        self.lines.note().into_iter().chain(others).collect()
     }
 
     pub(super) fn next(&mut self) -> Result<Option<RouteChunk>> {
         let mut rows = RouteChunk::default();
-        while !self.at_end && rows.len() < CHUNK_ROWS {
-            let Some(line) = self.lines.next()? else {
-                self.at_end = true;
-                break;
-            };
-            if line.is_blank() {
-                continue;
-            }
-            let token: TokenLine = match serde_json::from_slice(line.bytes) {
-                Ok(token) => token,
-                Err(e) if !line.ended && e.is_eof() => {
-                    self.unfinished_line = Some(line.number);
-                    self.at_end = true;
-                    break;
-                }
-                Err(e) => return Err(ImportError::json(line.number, &e, EXPECTED)),
-            };
-            let number = line.number;
+        while rows.len() < CHUNK_ROWS
+            && let Some((number, token)) = self.lines.next(EXPECTED)?
+        {
             self.add(number, &token, &mut rows)?;
         }
         Ok((!rows.is_empty()).then_some(rows))
