@@ -1,13 +1,14 @@
-//! A result folder's report: `report.md` and `plots/`.
+//! A result folder's report: `report.md`, `report.html` and `plots/`.
 //!
 //! The output depends on the folder's files alone: the same folder gives the same bytes anywhere.
 
 mod against;
 mod definitions;
 mod imported;
+mod page;
 mod prose;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::atomic;
@@ -30,6 +31,8 @@ use crate::table::{Against, Row, Steady};
 pub struct ReportPaths {
     /// `DIR/report.md`.
     pub report: PathBuf,
+    /// `DIR/report.html`, which is whole in itself.
+    pub page: PathBuf,
     /// The pictures, SVG and PNG.
     pub plots: Vec<PathBuf>,
 }
@@ -125,8 +128,11 @@ pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPat
         parts.push(model_part(model, of_model, &loaded, &reader, &mut pictures)?);
     }
     let report = dir.join("report.md");
-    atomic::write(&report, prose::report(&loaded, &parts).as_bytes())?;
-    Ok(ReportPaths { report, plots: pictures.written })
+    let text = prose::report(&loaded, &parts);
+    atomic::write(&report, text.as_bytes())?;
+    let runs = page::measured_runs(&cells, &loaded.measured, &reader)?;
+    let page = page::write(dir, &text, &pictures.svgs, &runs)?;
+    Ok(ReportPaths { report, page, plots: pictures.written })
 }
 
 fn model_part<'a>(
@@ -236,13 +242,14 @@ fn matrix(dir: &Path) -> Option<toml::Table> {
 /// Writes pictures under names made of what they show.
 struct Pictures {
     folder: PathBuf,
-    names: BTreeSet<String>,
+    /// SVG texts by the address that the report has for them.
+    svgs: BTreeMap<String, String>,
     written: Vec<PathBuf>,
 }
 
 impl Pictures {
     fn new(dir: &Path) -> Self {
-        Self { folder: dir.join("plots"), names: BTreeSet::new(), written: Vec::new() }
+        Self { folder: dir.join("plots"), svgs: BTreeMap::new(), written: Vec::new() }
     }
 
     /// Writes both formats and returns the file name without its ending.
@@ -252,9 +259,10 @@ impl Pictures {
         render: impl FnOnce() -> std::result::Result<Picture, String>,
     ) -> Result<String> {
         let base = slug(what);
+        let address = |name: &str| format!("plots/{name}.svg");
         let name = std::iter::once(base.clone())
             .chain((2..).map(|n| format!("{base}-{n}")))
-            .find(|name| !self.names.contains(name))
+            .find(|name| !self.svgs.contains_key(&address(name)))
             .unwrap_or(base);
         let path = |ending: &str| self.folder.join(format!("{name}.{ending}"));
         let (svg, png) = (path("svg"), path("png"));
@@ -263,7 +271,7 @@ impl Pictures {
         atomic::write(&svg, picture.svg.as_bytes())?;
         atomic::write(&png, &picture.png)?;
         self.written.extend([svg, png]);
-        self.names.insert(name.clone());
+        self.svgs.insert(address(&name), picture.svg);
         Ok(name)
     }
 }

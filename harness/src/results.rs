@@ -106,6 +106,7 @@ impl Rendered {
         let report = fs::read_to_string(&self.paths.report).unwrap_or_default();
         println!("{}", console::benchmark_tables(&report));
         println!("report   {}", self.paths.report.display());
+        println!("page     {}", self.paths.page.display());
         let is = |path: &Path, end: &str| path.to_string_lossy().ends_with(end);
         for plot in self.paths.plots.iter().filter(|p| is(p, "-experts.png")) {
             println!("heatmap  {} (and .svg)", plot.display());
