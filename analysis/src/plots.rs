@@ -1,7 +1,8 @@
-//! Pictures of a run, each as SVG and as PNG from the same drawing.
+//! Pictures of a run, each as SVG and as PNG from the same drawing, light or dark.
 
 mod canvas;
 mod chart;
+mod dark;
 mod grid;
 mod heatmap;
 mod theme;
@@ -10,5 +11,6 @@ mod views;
 
 pub use canvas::Picture;
 pub use heatmap::Heatmap;
+pub use theme::Theme;
 pub use timeline::Timeline;
 pub use views::{predict_picture, view_picture, whatif_picture};

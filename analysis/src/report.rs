@@ -18,7 +18,7 @@ use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
 use crate::journal::read_environment;
 use crate::measured::Measured;
-use crate::plots::{Heatmap, Picture, Timeline};
+use crate::plots::{Heatmap, Picture, Theme, Timeline};
 use crate::pressure::Pressure;
 use crate::result_set::{CellRecord, Environment, Verdict};
 use crate::routes;
@@ -159,7 +159,8 @@ fn model_part<'a>(
             overlaps: row.overlap == Some(true),
             cached: row.cache_budget_bytes.is_some_and(|b| b > 0),
         };
-        let file = pictures.add(&format!("{name} {} timeline", cell.name), || timeline.render())?;
+        let file = pictures
+            .add(&format!("{name} {} timeline", cell.name), || timeline.render(Theme::Auto))?;
         timelines.push(TimelinePart { cell: cell.name.to_owned(), file });
     }
     let mut compared = against::baselines(&cells, measured);
@@ -227,7 +228,7 @@ fn heatmap(
             let views = (Hot::new(&trace, &decode), Overlap::new(&trace, &decode));
             let (Ok(hot), Ok(overlap)) = views else { continue };
             let picture = Heatmap { hot: &hot, model, run: cell.name };
-            let file = pictures.add(&format!("{model} experts"), || picture.render())?;
+            let file = pictures.add(&format!("{model} experts"), || picture.render(Theme::Auto))?;
             return Ok(Some(HeatmapPart { run: cell.name.to_owned(), file, hot, overlap }));
         }
     }
