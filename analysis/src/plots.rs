@@ -3,14 +3,18 @@
 mod canvas;
 mod chart;
 mod dark;
+mod distribution;
 mod grid;
 mod heatmap;
+mod policies;
 mod theme;
 mod timeline;
 mod views;
 
 pub use canvas::Picture;
+pub use distribution::Distribution;
 pub use heatmap::Heatmap;
+pub use policies::{curve_picture, policies_picture};
 pub use theme::Theme;
 pub use timeline::Timeline;
 pub use views::{predict_picture, view_picture, whatif_picture};

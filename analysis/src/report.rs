@@ -18,7 +18,7 @@ use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
 use crate::journal::read_environment;
 use crate::measured::Measured;
-use crate::plots::{Heatmap, Picture, Theme, Timeline};
+use crate::plots::{Distribution, Heatmap, Picture, Theme, Timeline};
 use crate::pressure::Pressure;
 use crate::result_set::{CellRecord, Environment, Verdict};
 use crate::routes;
@@ -44,6 +44,8 @@ struct ModelPart<'a> {
     run: Option<&'a RunRow>,
     rows: Vec<Row<'a>>,
     heatmap: Option<HeatmapPart>,
+    /// File of the picture of single tokens' rates.
+    distribution: Option<String>,
     timelines: Vec<TimelinePart>,
 }
 
@@ -147,6 +149,7 @@ fn model_part<'a>(
     let tokens_of = |attempt: &CellRecord| measured.tokens_of(attempt);
     let run = cells.iter().flat_map(|c| &c.attempts).find_map(|a| row_of(a));
     let heatmap = heatmap(name, &cells, loaded, reader, pictures)?;
+    let distribution = distribution(name, &cells, measured, pictures)?;
     let mut timelines = Vec::new();
     for cell in &cells {
         let drawn = cell.valid().find_map(|a| Some((row_of(a)?, tokens_of(a))));
@@ -169,7 +172,7 @@ fn model_part<'a>(
         row(cell, against, loaded)
     });
     let rows = rows.collect();
-    Ok(ModelPart { name, run, rows, heatmap, timelines })
+    Ok(ModelPart { name, run, rows, heatmap, distribution, timelines })
 }
 
 fn row<'a>(cell: Cell<'a>, against: Option<Against>, loaded: &'a Loaded) -> Row<'a> {
@@ -205,6 +208,30 @@ fn intervals(runs: &[(&RunRow, &[TokenRow])]) -> Option<Intervals> {
         tokens.iter().filter(|t| t.wall_ns > 0).map(|t| t.wall_ns as f64 / 1e9).collect()
     };
     Some(Runs::new(runs.iter().map(|(_, tokens)| seconds(tokens)))?.intervals())
+}
+
+/// The rates of single tokens, cell by cell; `None` without any.
+fn distribution(
+    model: &str,
+    cells: &[Cell<'_>],
+    measured: &Measured,
+    pictures: &mut Pictures,
+) -> Result<Option<String>> {
+    let rates = |cell: &Cell<'_>| -> Vec<f64> {
+        let tokens = cell.valid().flat_map(|attempt| measured.tokens_of(attempt));
+        tokens.filter(|t| t.wall_ns > 0).map(|t| 1e9 / t.wall_ns as f64).collect()
+    };
+    let cells: Vec<(&str, Vec<f64>)> = cells
+        .iter()
+        .map(|cell| (cell.name, rates(cell)))
+        .filter(|(_, rates)| !rates.is_empty())
+        .collect();
+    if cells.is_empty() {
+        return Ok(None);
+    }
+    let picture = Distribution { model, cells };
+    let file = pictures.add(&format!("{model} rates"), || picture.render(Theme::Auto))?;
+    Ok(Some(file))
 }
 
 /// The heatmap of the baseline's routes, or of the first valid cell that has any: every lossless cell

@@ -111,6 +111,9 @@ impl Rendered {
         for plot in self.paths.plots.iter().filter(|p| is(p, "-experts.png")) {
             println!("heatmap  {} (and .svg)", plot.display());
         }
+        for plot in self.paths.plots.iter().filter(|p| is(p, "-rates.png")) {
+            println!("rates    {} (and .svg)", plot.display());
+        }
         if self.paths.plots.iter().any(|p| is(p, "-timeline.png")) {
             println!("timeline {} (and .svg)", self.folder.join("plots/*-timeline.png").display());
         }

@@ -39,7 +39,8 @@
   const weight = (at) =>
     run.weight && run.weight[at] ? ((run.weight[at] - 1) / 65534) * run.weight_scale : null;
   const bytes = (at) => (run.bytes ? run.byte_values[run.bytes[at]] : null);
-  const size = (n) => n === null ? "–" : n === 0 ? "0" : n < MIB ? (n / 1024).toFixed(1) + " KiB" : (n / MIB).toFixed(2) + " MiB";
+  const size = (n) => n === null ? "–" : n === 0 ? "0" : n < MIB ? (n / 1024).toFixed(1) + " KiB"
+    : n < 1024 * MIB ? (n / MIB).toFixed(2) + " MiB" : (n / MIB / 1024).toFixed(2) + " GiB";
 
   // Viridis, in a few steps.
   const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
