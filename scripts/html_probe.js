@@ -45,10 +45,12 @@ const read = () => {
     $("colour").value = kind;
     $("colour").dispatchEvent(new Event("change"));
   }
+  // A run that knows less shows what it can; the next one is coloured as before.
   if ($("run").options.length > 1) {
     $("run").value = String($("run").options.length - 1);
     $("run").dispatchEvent(new Event("change"));
       found.last_run = $("summary").textContent;
+    found.last_run_colour = $("colour").value;
     hover(90, 60);
     found.last_run_hover = [...$("tip").querySelectorAll("strong, th, td")].map((e) => e.textContent);
   }

@@ -116,6 +116,7 @@ def main():
         check(found["pictures"] >= 8, f"{found['pictures']} pictures; expected a heatmap and 7 timelines")
         hover = found["last_run_hover"]
         check(any(text in ("read", "in the cache") for text in hover), f"residency: {hover}")
+        check(found["last_run_colour"] == "residency", f"colour: {found['last_run_colour']}")
         check(" in memory, " in found["last_run"], f"hits: {found['last_run']}")
         for direction, reverse in [("ascending", False), ("descending", True)]:
             state, cells = found[direction]

@@ -122,7 +122,15 @@ mod tests {
         let markdown = "# A *b*\n\n## C\n\n| x | n |\n|---|---:|\n| 1 \\<b> | 2 |\n\n![alt \"<i>](plots/p.svg)\n";
         let svg = |address: &str| (address == "plots/p.svg").then(|| "<svg></svg>".to_owned());
         let body = Body::new(markdown, &svg);
-        insta::assert_snapshot!(body.html, @"");
+        insta::assert_snapshot!(body.html, @r##"
+        <h1>A <em>b</em></h1>
+        <h2 id="part-1">C</h2>
+        <div class="table" tabindex="0"><table><thead><tr><th>x</th><th style="text-align: right">n</th></tr></thead><tbody>
+        <tr><td>1 &lt;b&gt;</td><td style="text-align: right">2</td></tr>
+        </tbody></table>
+        </div>
+        <p><span class="plot" role="img" aria-label="alt &quot;&lt;i&gt;"><svg></svg></span></p>
+        "##);
         assert_eq!(body.title, "A b");
         assert_eq!(body.sections, [Section { id: "part-1".into(), title: "C".into() }]);
     }

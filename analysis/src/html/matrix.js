@@ -6,7 +6,7 @@
   const $ = (id) => document.getElementById(id);
   const [view, space, canvas, tip, cell] = ["matrix", "space", "canvas", "tip", "cell"].map($);
   const pen = canvas.getContext("2d");
-  let run, steps = [], columns = [], slot = 3, colours = {}, cursor = null, queued = false;
+  let run, steps = [], columns = [], slot = 3, colours = {}, cursor = null, queued = false, preferred = "residency";
 
   const ARRAYS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
   function unpack(packed) {
@@ -296,7 +296,11 @@
   }
   function open() {
     load(Number($("run").value));
-    if (!run.residency && $("colour").value === "residency") $("colour").value = "repeated";
+    // What the run does not know can't be coloured by; the wish stays for the next run.
+    for (const option of $("colour").options) {
+      option.disabled = option.value in { residency: 0, weight: 0 } && !run[option.value];
+    }
+    $("colour").value = run[preferred] === null ? "repeated" : preferred;
     for (const option of $("part").options) {
       const decode = option.value === "decode";
       option.disabled = option.value !== "all" && !run.decode.includes(decode ? 1 : 0);
@@ -309,7 +313,7 @@
   $("run").addEventListener("change", open);
   $("part").addEventListener("change", select);
   $("layers").addEventListener("input", select);
-  $("colour").addEventListener("change", () => { legend(); draw(); });
+  $("colour").addEventListener("change", () => { preferred = $("colour").value; legend(); draw(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); legend(); draw(); });
   new ResizeObserver(layout).observe(view);
   readColours();

@@ -71,6 +71,11 @@ fn density(sorted: &[f64], highest: f64) -> Vec<f64> {
     density.into_iter().map(|d| d / most).collect()
 }
 
+/// Whether a density is at least a pixel high.
+fn thick(density: &f64) -> bool {
+    HALF * density >= 0.5
+}
+
 fn short(name: &str) -> String {
     let name = one_line(name);
     if name.chars().count() <= LONGEST_NAME {
@@ -119,8 +124,12 @@ impl Drawing for Distribution<'_> {
                 continue;
             };
             let shape = density(&sorted, highest);
+            // Where hardly any token was the shape would be a line.
+            let (first, last) = (shape.iter().position(thick), shape.iter().rposition(thick));
+            let shown = first.unwrap_or(0)..last.unwrap_or(0) + 1;
             let edge = |sign: f64| {
-                shape.iter().enumerate().map(move |(bin, density)| {
+                let shown = shape.iter().enumerate().take(shown.end).skip(shown.start);
+                shown.map(move |(bin, density)| {
                     let rate = highest * bin as f64 / BINS as f64;
                     (x(rate), middle + (sign * HALF * density).round() as i32)
                 })

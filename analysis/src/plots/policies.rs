@@ -74,8 +74,8 @@ fn policies(results: &[Simulation], trace: &RouteTrace) -> Chart {
 fn miss_ratios(curve: &LruCurve, bounds: &[Simulation], trace: &RouteTrace) -> Chart {
     let token_mib = curve.cliff().token_bytes as f64 / MIB;
     let steps = curve.steps();
-    // Below a quarter of one token's experts nothing happens, on a logarithmic axis over much room.
-    let from = token_mib / 4.0;
+    // LRU does nothing there that could be seen.
+    let from = (token_mib / 4.0).max(0.01);
     let to = steps.last().map_or(from, |step| step.budget_bytes as f64 / MIB).max(from * 2.0) * 1.1;
     let miss_pct = |hit_pct: Option<f64>| hit_pct.map(|hit| 100.0 - hit);
     // A stair: what a step says is true up to the next one.
@@ -125,7 +125,7 @@ fn miss_ratios(curve: &LruCurve, bounds: &[Simulation], trace: &RouteTrace) -> C
 
 /// No more steps than a picture's pixels can show.
 fn thinned(steps: &[crate::curve::Step]) -> impl Iterator<Item = &crate::curve::Step> {
-    let each = steps.len().div_ceil(2000).max(1);
+    let each = steps.len().div_ceil(1000).max(1);
     let last = steps.len().saturating_sub(1);
     steps.iter().enumerate().filter(move |(i, _)| i % each == 0 || *i == last).map(|(_, s)| s)
 }

@@ -141,11 +141,13 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
 
 /// What LRU's curve is drawn between, at budgets close enough for a line.
 fn bounds(accesses: &Accesses) -> Vec<Job> {
-    const BUDGETS: u32 = 24;
-    let (token, touched) = (accesses.token_bytes() as f64, accesses.touched_bytes() as f64);
-    let ratio = (touched / token).max(1.0);
-    let between = (0..=BUDGETS)
-        .map(|i| Budget::Bytes((token * ratio.powf(f64::from(i) / f64::from(BUDGETS))) as u64));
+    const BUDGETS: u32 = 32;
+    // The picture begins at a quarter of one token's experts.
+    let (least, touched) = (accesses.token_bytes() as f64 / 4.0, accesses.touched_bytes() as f64);
+    let ratio = (touched / least).max(1.0);
+    let between = (0..=BUDGETS).map(|i| {
+        Budget::Bytes((least * ratio.powf(f64::from(i) / f64::from(BUDGETS))).ceil() as u64)
+    });
     let policies = [SimPolicy::Belady, SimPolicy::Unbounded];
     between.flat_map(|budget| policies.map(|policy| Job { policy, budget })).collect()
 }
