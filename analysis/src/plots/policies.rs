@@ -12,8 +12,8 @@ use crate::simulate::{Budget, SimPolicy, Simulation};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Draws decode's hit rate against the budget, a line for each policy; Belady and the unbounded cache, which no policy
-/// beats, are drawn as bounds.
+/// Draws decode's hit rate against the budget, a line for each policy; Belady and the unbounded cache are drawn as
+/// bounds (Belady is one where all experts are of one size).
 ///
 /// # Errors
 /// The plotting library failed.

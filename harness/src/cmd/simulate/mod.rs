@@ -110,11 +110,11 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let results = results.map_err(refused)?;
     if let Some(path) = &args.plot {
         let picture = match &curve {
-            Some(curve) => {
+            Some(curve) if args.curve || results.is_empty() => {
                 let bounds = run_all(&simulator, &bounds(&accesses), |_| {}).map_err(refused)?;
                 curve_picture(curve, &bounds, &trace, args.theme)
             }
-            None => policies_picture(&results, &trace, args.theme),
+            _ => policies_picture(&results, &trace, args.theme),
         };
         draw(path, picture)?;
     }
