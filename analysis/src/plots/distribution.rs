@@ -92,7 +92,7 @@ impl Drawing for Distribution<'_> {
     fn draw<DB: DrawingBackend>(&self, area: &Canvas<'_, DB>) -> Drawn<DB> {
         let title = format!("{}: rates of single tokens", one_line(self.model));
         area.draw_text(&title, &style(25, HPos::Left, VPos::Top), (16, 14))?;
-        let subtitle = "all valid repetitions; line: 5th to 95th percentile, box: middle half, dot: median; the shape is a kernel density";
+        let subtitle = "decode tokens of all valid repetitions; line: 5th to 95th percentile, box: middle half, dot: median; the shape is a kernel density";
         area.draw_text(subtitle, &style(17, HPos::Left, VPos::Top), (16, 46))?;
 
         let names: Vec<String> = self.cells.iter().map(|(name, _)| short(name)).collect();
