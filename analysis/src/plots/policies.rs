@@ -80,11 +80,16 @@ fn miss_ratios(curve: &LruCurve, bounds: &[Simulation], trace: &RouteTrace) -> C
     let miss_pct = |hit_pct: Option<f64>| hit_pct.map(|hit| 100.0 - hit);
     // A stair: what a step says is true up to the next one.
     let mut stair: Vec<(f64, f64)> = Vec::new();
-    for step in thinned(steps) {
+    // Steps that are less than a pixel from the last one, both ways, are left out.
+    let pixel = (to / from).ln() / 1144.0;
+    for step in steps {
         let Some(miss) = miss_pct(step.decode.hit_pct()) else { continue };
         let at = (step.budget_bytes as f64 / MIB).max(from);
-        if let Some((_, before)) = stair.last().copied() {
-            stair.push((at, before));
+        if let Some((last_at, last_miss)) = stair.last().copied() {
+            if (at / last_at).ln() < pixel && (miss - last_miss).abs() < 0.25 {
+                continue;
+            }
+            stair.push((at, last_miss));
         }
         stair.push((at, miss));
     }
@@ -121,13 +126,6 @@ fn miss_ratios(curve: &LruCurve, bounds: &[Simulation], trace: &RouteTrace) -> C
         series,
         levels: Vec::new(),
     }
-}
-
-/// No more steps than a picture's pixels can show.
-fn thinned(steps: &[crate::curve::Step]) -> impl Iterator<Item = &crate::curve::Step> {
-    let each = steps.len().div_ceil(1000).max(1);
-    let last = steps.len().saturating_sub(1);
-    steps.iter().enumerate().filter(move |(i, _)| i % each == 0 || *i == last).map(|(_, s)| s)
 }
 
 /// How a bound is drawn; `None` = a policy among others.
