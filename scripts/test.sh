@@ -8,8 +8,11 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
 cargo test --workspace --no-fail-fast "$@" 2>&1 | tee "$log" || status=$?
-# Needs the binary that the tests have just built; a selection of tests is only that.
-if [ $# = 0 ]; then scripts/test-duckdb.sh || status=1; fi
+# These need the binary that the tests have just built; a selection of tests is only that.
+if [ $# = 0 ]; then
+  scripts/test-duckdb.sh || status=1
+  scripts/test-html.sh || status=1
+fi
 # Added up from cargo's own lines: test result: ok. 3 passed; 0 failed; 1 ignored; ...
 awk '/^test result:/ { suites++; passed += $4; failed += $6; ignored += $8 }
      END { printf "\ntests: %d passed, %d failed, %d ignored, in %d suites\n", passed, failed, ignored, suites }' "$log"

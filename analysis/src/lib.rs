@@ -11,7 +11,7 @@
 //! * [`measured`], [`cells`]: a folder's attempts grouped into cells, their runs pooled.
 //! * [`compare`], [`tells`]: cells against each other; [`pressure`]: cells and the target.
 //! * [`table`], [`plots`]: Markdown tables, SVG and PNG pictures.
-//! * [`report`]: all of it for one folder.
+//! * [`report`]: all of it for one folder, as Markdown and as one HTML file.
 
 mod atomic;
 pub mod cells;
@@ -20,6 +20,7 @@ pub mod curve;
 pub mod data;
 pub mod device_model;
 pub mod error;
+mod html;
 pub mod journal;
 mod markdown;
 pub mod measured;

@@ -1,13 +1,14 @@
-//! A result folder's report: `report.md` and `plots/`.
+//! A result folder's report: `report.md`, `report.html` and `plots/`.
 //!
 //! The output depends on the folder's files alone: the same folder gives the same bytes anywhere.
 
 mod against;
 mod definitions;
 mod imported;
+mod page;
 mod prose;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::atomic;
@@ -17,7 +18,7 @@ use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
 use crate::journal::read_environment;
 use crate::measured::Measured;
-use crate::plots::{Heatmap, Picture, Timeline};
+use crate::plots::{Distribution, Heatmap, Picture, Theme, Timeline};
 use crate::pressure::Pressure;
 use crate::result_set::{CellRecord, Environment, Verdict};
 use crate::routes;
@@ -30,6 +31,8 @@ use crate::table::{Against, Row, Steady};
 pub struct ReportPaths {
     /// `DIR/report.md`.
     pub report: PathBuf,
+    /// `DIR/report.html`, which is whole in itself.
+    pub page: PathBuf,
     /// The pictures, SVG and PNG.
     pub plots: Vec<PathBuf>,
 }
@@ -41,6 +44,8 @@ struct ModelPart<'a> {
     run: Option<&'a RunRow>,
     rows: Vec<Row<'a>>,
     heatmap: Option<HeatmapPart>,
+    /// File of the picture of single tokens' rates.
+    distribution: Option<String>,
     timelines: Vec<TimelinePart>,
 }
 
@@ -125,8 +130,11 @@ pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPat
         parts.push(model_part(model, of_model, &loaded, &reader, &mut pictures)?);
     }
     let report = dir.join("report.md");
-    atomic::write(&report, prose::report(&loaded, &parts).as_bytes())?;
-    Ok(ReportPaths { report, plots: pictures.written })
+    let text = prose::report(&loaded, &parts);
+    atomic::write(&report, text.as_bytes())?;
+    let runs = page::measured_runs(&cells, &loaded.measured, &reader)?;
+    let page = page::write(dir, &text, &pictures.svgs, &runs)?;
+    Ok(ReportPaths { report, page, plots: pictures.written })
 }
 
 fn model_part<'a>(
@@ -141,6 +149,7 @@ fn model_part<'a>(
     let tokens_of = |attempt: &CellRecord| measured.tokens_of(attempt);
     let run = cells.iter().flat_map(|c| &c.attempts).find_map(|a| row_of(a));
     let heatmap = heatmap(name, &cells, loaded, reader, pictures)?;
+    let distribution = distribution(name, &cells, measured, pictures)?;
     let mut timelines = Vec::new();
     for cell in &cells {
         let drawn = cell.valid().find_map(|a| Some((row_of(a)?, tokens_of(a))));
@@ -153,7 +162,8 @@ fn model_part<'a>(
             overlaps: row.overlap == Some(true),
             cached: row.cache_budget_bytes.is_some_and(|b| b > 0),
         };
-        let file = pictures.add(&format!("{name} {} timeline", cell.name), || timeline.render())?;
+        let file = pictures
+            .add(&format!("{name} {} timeline", cell.name), || timeline.render(Theme::Auto))?;
         timelines.push(TimelinePart { cell: cell.name.to_owned(), file });
     }
     let mut compared = against::baselines(&cells, measured);
@@ -162,7 +172,7 @@ fn model_part<'a>(
         row(cell, against, loaded)
     });
     let rows = rows.collect();
-    Ok(ModelPart { name, run, rows, heatmap, timelines })
+    Ok(ModelPart { name, run, rows, heatmap, distribution, timelines })
 }
 
 fn row<'a>(cell: Cell<'a>, against: Option<Against>, loaded: &'a Loaded) -> Row<'a> {
@@ -200,6 +210,30 @@ fn intervals(runs: &[(&RunRow, &[TokenRow])]) -> Option<Intervals> {
     Some(Runs::new(runs.iter().map(|(_, tokens)| seconds(tokens)))?.intervals())
 }
 
+/// The rates of single tokens, cell by cell; `None` without any.
+fn distribution(
+    model: &str,
+    cells: &[Cell<'_>],
+    measured: &Measured,
+    pictures: &mut Pictures,
+) -> Result<Option<String>> {
+    let rates = |cell: &Cell<'_>| -> Vec<f64> {
+        let tokens = cell.valid().flat_map(|attempt| measured.tokens_of(attempt));
+        tokens.filter(|t| t.wall_ns > 0).map(|t| 1e9 / t.wall_ns as f64).collect()
+    };
+    let cells: Vec<(&str, Vec<f64>)> = cells
+        .iter()
+        .map(|cell| (cell.name, rates(cell)))
+        .filter(|(_, rates)| !rates.is_empty())
+        .collect();
+    if cells.is_empty() {
+        return Ok(None);
+    }
+    let picture = Distribution { model, cells };
+    let file = pictures.add(&format!("{model} rates"), || picture.render(Theme::Auto))?;
+    Ok(Some(file))
+}
+
 /// The heatmap of the baseline's routes, or of the first valid cell that has any: every lossless cell
 /// routes alike.
 fn heatmap(
@@ -221,7 +255,7 @@ fn heatmap(
             let views = (Hot::new(&trace, &decode), Overlap::new(&trace, &decode));
             let (Ok(hot), Ok(overlap)) = views else { continue };
             let picture = Heatmap { hot: &hot, model, run: cell.name };
-            let file = pictures.add(&format!("{model} experts"), || picture.render())?;
+            let file = pictures.add(&format!("{model} experts"), || picture.render(Theme::Auto))?;
             return Ok(Some(HeatmapPart { run: cell.name.to_owned(), file, hot, overlap }));
         }
     }
@@ -236,13 +270,14 @@ fn matrix(dir: &Path) -> Option<toml::Table> {
 /// Writes pictures under names made of what they show.
 struct Pictures {
     folder: PathBuf,
-    names: BTreeSet<String>,
+    /// SVG texts by the address that the report has for them.
+    svgs: BTreeMap<String, String>,
     written: Vec<PathBuf>,
 }
 
 impl Pictures {
     fn new(dir: &Path) -> Self {
-        Self { folder: dir.join("plots"), names: BTreeSet::new(), written: Vec::new() }
+        Self { folder: dir.join("plots"), svgs: BTreeMap::new(), written: Vec::new() }
     }
 
     /// Writes both formats and returns the file name without its ending.
@@ -252,9 +287,10 @@ impl Pictures {
         render: impl FnOnce() -> std::result::Result<Picture, String>,
     ) -> Result<String> {
         let base = slug(what);
+        let address = |name: &str| format!("plots/{name}.svg");
         let name = std::iter::once(base.clone())
             .chain((2..).map(|n| format!("{base}-{n}")))
-            .find(|name| !self.names.contains(name))
+            .find(|name| !self.svgs.contains_key(&address(name)))
             .unwrap_or(base);
         let path = |ending: &str| self.folder.join(format!("{name}.{ending}"));
         let (svg, png) = (path("svg"), path("png"));
@@ -263,7 +299,7 @@ impl Pictures {
         atomic::write(&svg, picture.svg.as_bytes())?;
         atomic::write(&png, &picture.png)?;
         self.written.extend([svg, png]);
-        self.names.insert(name.clone());
+        self.svgs.insert(address(&name), picture.svg);
         Ok(name)
     }
 }

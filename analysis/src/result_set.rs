@@ -9,7 +9,7 @@
 //! DIR/data/routes.parquet  one row per (run, event, token, slot)
 //! DIR/data/{scores,reads,compute,budgets}.parquet   when a run recorded such things
 //! DIR/runs/<cell>/         run.toml, trace.bin, engine.log of each attempt (can be deleted afterwards)
-//! DIR/report.md, DIR/plots/*.svg|png
+//! DIR/report.md, DIR/report.html, DIR/plots/*.svg|png
 //! ```
 
 mod conditions;

@@ -118,9 +118,13 @@ impl Rendered {
         let report = fs::read_to_string(&self.paths.report).unwrap_or_default();
         println!("{}", console::benchmark_tables(&report));
         println!("report   {}", self.paths.report.display());
+        println!("page     {}", self.paths.page.display());
         let is = |path: &Path, end: &str| path.to_string_lossy().ends_with(end);
         for plot in self.paths.plots.iter().filter(|p| is(p, "-experts.png")) {
             println!("heatmap  {} (and .svg)", plot.display());
+        }
+        for plot in self.paths.plots.iter().filter(|p| is(p, "-rates.png")) {
+            println!("rates    {} (and .svg)", plot.display());
         }
         if self.paths.plots.iter().any(|p| is(p, "-timeline.png")) {
             println!("timeline {} (and .svg)", self.folder.join("plots/*-timeline.png").display());

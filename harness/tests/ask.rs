@@ -132,7 +132,7 @@ fn answers_for_programs_and_pictures() {
         assert_eq!(json["trace"]["n_expert"], 8);
         assert!(json["answer"].is_object());
         place.shown(&with(&["--plot", "p.svg"]));
-        place.shown(&with(&["--plot", "p.png"]));
+        place.shown(&with(&["--plot", "p.png", "--theme", "dark"]));
         assert!(fs::read_to_string(place.at("p.svg")).unwrap().starts_with("<svg"));
         assert!(fs::read(place.at("p.png")).unwrap().starts_with(b"\x89PNG"));
     }
@@ -150,6 +150,8 @@ fn what_cannot_be_answered_is_said() {
         &["routes", "hot", "toy.csv", "--budget-mib", "3"],
         &["routes", "hot", "toy.csv", "--plot", "p.pdf"],
         &["routes", "hot", "toy.csv", "--plot", "nowhere/p.png"],
+        &["routes", "hot", "toy.csv", "--theme", "dark"],
+        &["routes", "hot", "toy.csv", "--plot", "p.png", "--theme", "grey"],
         &["routes", "hot", "toy.csv", "--expert-mib", "3"],
         &["routes", "hot", "missing.csv"],
         &["routes", "cache", "bare.jsonl"],

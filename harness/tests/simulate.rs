@@ -119,6 +119,28 @@ fn json_holds_everything() {
 }
 
 #[test]
+fn pictures_show_policies_or_the_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = toy(folder.path());
+    let path = folder.path().join("p.svg");
+    let drawn = |args: &[&str]| {
+        text(&toy, &[args, &["--plot", path.to_str().unwrap()]].concat());
+        std::fs::read_to_string(&path).unwrap()
+    };
+    let policies = drawn(&["--policies", "belady,lfu", "--budgets-mib", "6,8"]);
+    assert!(policies.contains("\nlfu\n") && policies.contains("\nbudget, MiB (logarithmic)\n"));
+    assert!(policies.contains("prefers-color-scheme: dark"));
+    let slots = drawn(&["--policies", "lru", "--slots-per-layer", "2,3", "--theme", "dark"]);
+    assert!(slots.contains("\nslots per layer (logarithmic)\n") && !slots.contains("<style>"));
+    for args in [&["--curve"][..], &["--target-hit", "50"]] {
+        let curve = drawn(args);
+        assert!(curve.contains("\nlru, exact\n") && curve.contains("\nbelady\n"), "{args:?}");
+    }
+    let both = drawn(&["--target-hit", "50", "--policies", "lfu", "--budgets-mib", "6"]);
+    assert!(both.contains("\nlfu\n"));
+}
+
+#[test]
 fn what_cannot_be_asked_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let toy = toy(folder.path());

@@ -7,11 +7,12 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::theme::{BACKGROUND, INK};
+use super::dark::Dark;
+use super::theme::{BACKGROUND, INK, Theme, themed};
 
-/// The family's name in SVG files, where the viewer's own font serves; in PNG files it is the font that
-/// the program carries.
-pub(super) const FONT: &str = "sans-serif";
+/// The family in SVG files, where the viewer's fonts serve (Verdana is as wide); in PNG files it is the font that the
+/// program carries.
+pub(super) const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
 static FONT_BYTES: &[u8] = include_bytes!("../../fonts/DejaVuSans.ttf");
 
 pub(super) type Canvas<'a, DB> = DrawingArea<DB, Shift>;
@@ -35,7 +36,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    pub(super) fn render(drawing: &impl Drawing) -> Result<Self, String> {
+    pub(super) fn render(drawing: &impl Drawing, theme: Theme) -> Result<Self, String> {
         static REGISTERED: Once = Once::new();
         REGISTERED.call_once(|| {
             // It fails only for bytes that are no font, and then drawing text says so.
@@ -49,11 +50,15 @@ impl Picture {
         }
         let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
         {
-            let area = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
-            paint(drawing, &area).map_err(|e| e.to_string())?;
+            let backend = BitMapBackend::with_buffer(&mut pixels, size);
+            match theme {
+                Theme::Dark => paint(drawing, &Dark(backend).into_drawing_area()),
+                Theme::Auto | Theme::Light => paint(drawing, &backend.into_drawing_area()),
+            }
+            .map_err(|e| e.to_string())?;
         }
         let png = encode_png(&pixels, size).map_err(|e| e.to_string())?;
-        Ok(Self { svg, png })
+        Ok(Self { svg: themed(svg, theme), png })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lines and bars over one axis.
 
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
@@ -35,6 +36,8 @@ pub(super) struct Axis {
 pub(super) enum AxisKind {
     /// Numbers between two bounds.
     Numbers(f64, f64),
+    /// Numbers between two bounds above 0; equal ratios are equally long.
+    Logarithmic(f64, f64),
     /// One place for each label; the first one's middle is at 0.5.
     Places(Vec<String>),
 }
@@ -49,6 +52,8 @@ pub(super) struct Series {
 pub(super) enum Shape {
     /// A line through points.
     Line(Vec<(f64, f64)>),
+    /// The same in dashes.
+    Dashed(Vec<(f64, f64)>),
     /// What lies between two lines: x, low, high.
     Band(Vec<(f64, f64, f64)>),
     /// One bar for each place, on top of the bars of the series before.
@@ -59,6 +64,7 @@ impl Chart {
     fn x_range(&self) -> (f64, f64) {
         match &self.x.kind {
             AxisKind::Numbers(from, to) => (*from, to.max(from + 1e-9)),
+            AxisKind::Logarithmic(from, to) => (from.log2(), to.max(from * 1.001).log2()),
             AxisKind::Places(labels) => (0.0, labels.len().max(1) as f64),
         }
     }
@@ -68,7 +74,7 @@ impl Chart {
         let mut highest = self.y_least;
         for series in &self.series {
             match &series.shape {
-                Shape::Line(points) => {
+                Shape::Line(points) | Shape::Dashed(points) => {
                     highest = points.iter().map(|(_, y)| *y).fold(highest, f64::max);
                 }
                 Shape::Band(points) => {
@@ -107,6 +113,10 @@ impl Chart {
                     }
                     area.draw(&PathElement::new(path, colour.stroke_width(2)))?;
                 }
+                Shape::Dashed(points) => {
+                    let path: Vec<_> = points.iter().map(|(at, to)| (x(*at), y(*to))).collect();
+                    area.draw(&DashedPathElement::new(path, 7, 5, colour.stroke_width(2)))?;
+                }
                 Shape::Bars(values) => {
                     base.resize(base.len().max(values.len()), 0.0);
                     for (place, (value, base)) in values.iter().zip(&mut base).enumerate() {
@@ -144,6 +154,14 @@ impl Chart {
                 }
                 marks
             }
+            AxisKind::Logarithmic(from, to) => {
+                let decades = from.log10().floor() as i32..=to.log10().ceil() as i32;
+                decades
+                    .flat_map(|n| [1.0, 2.0, 5.0].map(|m| m * 10_f64.powi(n)))
+                    .filter(|at| (*from..=*to).contains(at))
+                    .map(|at| (at, at.to_string()))
+                    .collect()
+            }
             AxisKind::Places(labels) => {
                 let width = (RIGHT - LEFT) / labels.len().max(1) as i32;
                 let longest = labels.iter().map(|l| l.chars().count()).max().unwrap_or(1) as i32;
@@ -172,19 +190,30 @@ impl Chart {
 
     fn draw_legend<DB: DrawingBackend>(&self, area: &Canvas<'_, DB>) -> Drawn<DB> {
         let label = style(16, HPos::Left, VPos::Center);
-        let (mut x, y) = (LEFT, 94);
-        for Series { name, colour, shape } in self.series.iter().filter(|s| !s.name.is_empty()) {
+        let named = || self.series.iter().filter(|s| !s.name.is_empty());
+        let mut widths = Vec::new();
+        for Series { name, .. } in named() {
+            widths.push(25 + area.estimate_text_size(name, &label)?.0 as i32 + 30);
+        }
+        // As many lines as it takes; the last one is nearest to the picture.
+        let places = wrapped(&widths);
+        let last = places.last().map_or(0, |(_, line)| *line);
+        for (Series { name, colour, shape }, (x, line)) in named().zip(places) {
+            let y = if last == 0 { 94 } else { 103 - 21 * (last - line) };
             let box_of = [(x, y - 8), (x + 18, y + 8)];
             match shape {
                 Shape::Line(_) => {
                     let line = [(x, y), (x + 18, y)];
                     area.draw(&PathElement::new(line, colour.stroke_width(3)))?;
                 }
+                Shape::Dashed(_) => {
+                    let line = [(x, y), (x + 18, y)];
+                    area.draw(&DashedPathElement::new(line, 7, 4, colour.stroke_width(3)))?;
+                }
                 Shape::Band(_) => area.draw(&Rectangle::new(box_of, colour.mix(0.22).filled()))?,
                 Shape::Bars(_) => area.draw(&Rectangle::new(box_of, colour.filled()))?,
             }
             area.draw_text(name, &label, (x + 25, y))?;
-            x += 25 + area.estimate_text_size(name, &label)?.0 as i32 + 30;
         }
         Ok(())
     }
@@ -201,8 +230,11 @@ impl Drawing for Chart {
         let (from, to) = self.x_range();
         // A little room above what is drawn.
         let highest = self.highest() * 1.04;
-        let x =
-            |at: f64| LEFT + ((at - from) / (to - from) * f64::from(RIGHT - LEFT)).round() as i32;
+        let logarithmic = matches!(self.x.kind, AxisKind::Logarithmic(..));
+        let x = |at: f64| {
+            let at = if logarithmic { at.max(f64::MIN_POSITIVE).log2().max(from) } else { at };
+            LEFT + ((at - from) / (to - from) * f64::from(RIGHT - LEFT)).round() as i32
+        };
         let y = |at: f64| BOTTOM - (at / highest * f64::from(BOTTOM - TOP)).round() as i32;
         let steps = ticks(highest, 6);
         for step in &steps {
@@ -232,6 +264,20 @@ impl Drawing for Chart {
         area.draw_text(&self.y_name, &upright, (22, (TOP + BOTTOM) / 2))?;
         self.draw_legend(area)
     }
+}
+
+/// Where entries of a legend stand: x and line.
+fn wrapped(widths: &[i32]) -> Vec<(i32, i32)> {
+    let (mut x, mut line) = (LEFT, 0);
+    let place = |width: &i32| {
+        if x > LEFT && x + width > WIDTH as i32 {
+            (x, line) = (LEFT, line + 1);
+        }
+        let place = (x, line);
+        x += width;
+        place
+    };
+    widths.iter().map(place).collect()
 }
 
 /// Charts below each other.

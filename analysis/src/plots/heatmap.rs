@@ -2,6 +2,7 @@
 
 use super::canvas::Picture;
 use super::grid::{Grid, Scale};
+use super::theme::Theme;
 use crate::markdown::one_line;
 use crate::routes::tokens::Phases;
 use crate::routes::views::Hot;
@@ -22,8 +23,8 @@ impl Heatmap<'_> {
     ///
     /// # Errors
     /// The plotting library failed.
-    pub fn render(&self) -> Result<Picture, String> {
-        Picture::render(&self.grid())
+    pub fn render(&self, theme: Theme) -> Result<Picture, String> {
+        Picture::render(&self.grid(), theme)
     }
 
     fn grid(&self) -> Grid {

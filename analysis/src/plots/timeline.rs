@@ -4,7 +4,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::canvas::{Canvas, Drawing, Drawn, Picture, style, tick_text, ticks};
-use super::theme::{BACKGROUND, BLUE, FAINT, GREEN, GREY, INK, ORANGE, PURPLE};
+use super::theme::{BACKGROUND, BLUE, FAINT, GREEN, GREY, INK, ORANGE, PURPLE, Theme};
 use crate::data::TokenRow;
 use crate::markdown::one_line;
 
@@ -50,8 +50,8 @@ impl Timeline<'_> {
     ///
     /// # Errors
     /// The plotting library failed.
-    pub fn render(&self) -> Result<Picture, String> {
-        Picture::render(self)
+    pub fn render(&self, theme: Theme) -> Result<Picture, String> {
+        Picture::render(self, theme)
     }
 
     fn tokens_per_bar(&self) -> usize {

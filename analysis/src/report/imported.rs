@@ -1,11 +1,12 @@
 //! The report of an imported folder: per-token logs in the published form, and what traces there are.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use bmoe_trace::import::Keys;
 
-use super::ReportPaths;
+use super::{ReportPaths, page};
 use crate::atomic;
 use crate::data::imported::{ImportedReader, ImportedRun, LogColumns};
 use crate::error::Result;
@@ -44,7 +45,7 @@ struct Logged<'a> {
     rates: Option<Rates>,
 }
 
-/// Writes `DIR/report.md`.
+/// Writes `DIR/report.md` and `DIR/report.html`.
 pub(super) fn render(dir: &Path) -> Result<ReportPaths> {
     let reader = ImportedReader::new(dir);
     let runs = reader.runs()?;
@@ -55,8 +56,10 @@ pub(super) fn render(dir: &Path) -> Result<ReportPaths> {
         logged.push(Logged { run, rates: Rates::from_wall_ns(wall_ns), log });
     }
     let report = dir.join("report.md");
-    atomic::write(&report, text(&runs, &logged).as_bytes())?;
-    Ok(ReportPaths { report, plots: Vec::new() })
+    let text = text(&runs, &logged);
+    atomic::write(&report, text.as_bytes())?;
+    let page = page::write(dir, &text, &BTreeMap::new(), &page::imported_runs(dir, &runs)?)?;
+    Ok(ReportPaths { report, page, plots: Vec::new() })
 }
 
 fn text(runs: &[(String, ImportedRun)], logged: &[Logged<'_>]) -> String {

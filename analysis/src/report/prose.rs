@@ -82,6 +82,14 @@ fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment
     if let Some(heatmap) = &part.heatmap {
         push_heatmap(text, part.name, heatmap);
     }
+    if let Some(file) = &part.distribution {
+        let _ = writeln!(
+            text,
+            "\n### Rates of single tokens\n\n![Rates of single tokens in each configuration, {model}](plots/{file}.svg)\n\n\
+             All valid repetitions together ([PNG](plots/{file}.png)).",
+            model = link_text(part.name),
+        );
+    }
     if !part.timelines.is_empty() {
         text.push_str("\n### Timelines\n\n");
         text.push_str("Each shows the cell's first valid repetition.\n");

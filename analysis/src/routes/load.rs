@@ -115,7 +115,11 @@ fn from_file(path: &Path, options: LoadOptions) -> Result<RouteTrace> {
     if trace.rows() == 0 { Err(no_routes(path, None)) } else { Ok(trace) }
 }
 
-fn from_imported(dir: &Path, name: Option<&str>, options: LoadOptions) -> Result<Vec<RouteTrace>> {
+pub(crate) fn from_imported(
+    dir: &Path,
+    name: Option<&str>,
+    options: LoadOptions,
+) -> Result<Vec<RouteTrace>> {
     let reader = ImportedReader::new(dir);
     let unfit = |message: String| unfit(dir, &message);
     let mut traces = Vec::new();

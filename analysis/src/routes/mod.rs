@@ -16,7 +16,7 @@ use std::ops::Range;
 use bmoe_trace::record::{Phase, Residency};
 
 pub use build::LoadOptions;
-pub(crate) use load::from_rows;
+pub(crate) use load::{from_imported, from_rows};
 pub use load::{load, load_all};
 
 /// The routes of one run.

@@ -2,7 +2,9 @@
 
 use bmoe_analysis::data::DataReader;
 use bmoe_analysis::ingest;
-use bmoe_analysis::plots::{Heatmap, Timeline, predict_picture, view_picture, whatif_picture};
+use bmoe_analysis::plots::{
+    Heatmap, Theme, Timeline, predict_picture, view_picture, whatif_picture,
+};
 use bmoe_analysis::routes::predict::{Predict, PredictOptions};
 use bmoe_analysis::routes::tokens::Phases;
 use bmoe_analysis::routes::views::{Hot, Selection, View};
@@ -30,7 +32,7 @@ fn heatmaps_of_the_smallest_and_the_widest_model() {
     ] {
         let hot = Hot::new(&routes(shape, 30), &Selection::default()).unwrap();
         let heatmap = Heatmap { hot: &hot, model: name, run: "mmap" };
-        let picture = heatmap.render().unwrap();
+        let picture = heatmap.render(Theme::Auto).unwrap();
         // One rectangle for each expert that was used, over one for all the others; the colour bar has
         // one per pixel.
         let used: usize = hot.layers.iter().map(|l| l.touched).sum();
@@ -55,7 +57,7 @@ fn a_long_run_is_drawn_in_means_of_tokens() {
         overlaps: false,
         cached: true,
     };
-    let picture = timeline.render().unwrap();
+    let picture = timeline.render(Theme::Auto).unwrap();
     assert!(picture.svg.contains("time of each of 1200 decode tokens (means of 3)"));
     keep_picture("long-timeline.png", &picture.png);
 }
@@ -72,7 +74,7 @@ fn every_view_is_drawn_of_a_small_trace_and_of_a_real_one() {
                 ("layer", Selection { layer: Some(layer), ..Selection::default() }),
             ] {
                 let shown = view.of(&trace, &selection).unwrap();
-                let picture = view_picture(&shown, &trace, &selection).unwrap();
+                let picture = view_picture(&shown, &trace, &selection, Theme::Auto).unwrap();
                 assert!(picture.svg.contains(&trace.layers.len().to_string()), "{view}");
                 keep_picture(&format!("{name}-{view}-{kind}.png"), &picture.png);
             }
@@ -80,11 +82,14 @@ fn every_view_is_drawn_of_a_small_trace_and_of_a_real_one() {
         let predict = Predict::of(&trace, &PredictOptions::default()).unwrap();
         keep_picture(
             &format!("{name}-predict.png"),
-            &predict_picture(&predict, &trace).unwrap().png,
+            &predict_picture(&predict, &trace, Theme::Auto).unwrap().png,
         );
         let options =
             WhatIfOptions { policy: PolicyKind::Lru, budget_bytes: trace.bank_bytes() / 4 };
         let whatif = WhatIf::of(&trace, &options).unwrap();
-        keep_picture(&format!("{name}-whatif.png"), &whatif_picture(&whatif, &trace).unwrap().png);
+        keep_picture(
+            &format!("{name}-whatif.png"),
+            &whatif_picture(&whatif, &trace, Theme::Dark).unwrap().png,
+        );
     }
 }

@@ -19,14 +19,36 @@ fn a_matrix_with_repetitions_and_cells_that_are_not_valid() {
     let folder = full_folder();
     insta::assert_snapshot!(report_of(&folder));
     let plots = fs::read_dir(folder.path().join("plots")).unwrap().count();
-    // One heatmap and four timelines, two formats each; nothing of cells without valid runs.
-    assert_eq!(plots, 10);
+    // One heatmap, the rates and four timelines, two formats each; nothing of cells without valid runs.
+    assert_eq!(plots, 12);
     let left: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.starts_with('.'))
         .collect();
     assert!(left.is_empty(), "temporary files are left: {left:?}");
+}
+
+#[test]
+fn the_page_has_the_whole_report_and_the_routes_of_each_cell() {
+    let folder = full_folder();
+    let paths = render(folder.path()).unwrap();
+    let page = fs::read_to_string(&paths.page).unwrap();
+    let report = fs::read_to_string(&paths.report).unwrap();
+    assert_eq!(page.matches("class=\"plot\" role=\"img\"").count(), paths.plots.len() / 2);
+    let tables = report.lines().filter(|line| line.starts_with("|---")).count();
+    assert_eq!(page.matches("<table>").count(), tables);
+    for heading in report.lines().filter_map(|line| line.strip_prefix("## ")) {
+        assert!(page.contains(&format!("{heading}</h2>")), "{heading}");
+    }
+    // Four cells have valid runs; the map does not know where its experts were.
+    let runs: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("<script type=\"application/json\"")).collect();
+    assert_eq!(runs.len(), 4);
+    assert!(runs[0].contains("\"residency\":null") && !runs[3].contains("\"residency\":null"));
+    assert!(page.contains("<option value=\"3\">stream, cache 320 MiB, 4 lanes</option>"));
+    render(folder.path()).unwrap();
+    assert_eq!(fs::read_to_string(&paths.page).unwrap(), page);
 }
 
 /// The part of a report that has the tables, and its definitions.
@@ -196,7 +218,7 @@ fn pictures_are_what_their_endings_say() {
                 let text = String::from_utf8(bytes).unwrap();
                 assert!(text.starts_with("<svg ") && text.trim_end().ends_with("</svg>"));
                 assert!(text.contains("decode"), "{}", path.display());
-                assert!(text.contains("sans-serif") && !text.contains("DejaVu"));
+                assert!(text.contains("font-family=\"DejaVu Sans, Verdana, sans-serif\""));
             }
             Some("png") => assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.len() > 5000),
             other => panic!("{other:?}"),

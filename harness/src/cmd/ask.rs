@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use bmoe_analysis::plots::Picture;
+use bmoe_analysis::plots::{Picture, Theme};
 use bmoe_analysis::routes::views::ViewError;
 use bmoe_analysis::routes::{LoadOptions, RouteTrace, load};
 use serde_json::{Value, json};
@@ -49,10 +49,13 @@ pub(super) struct OutputArgs {
     /// Draw a picture, too; the format is the file's ending
     #[arg(long, value_name = "FILE.svg|png", value_parser = picture_path)]
     plot: Option<PathBuf>,
+    /// Its background; auto = light, but an SVG follows its viewer
+    #[arg(long, value_name = "auto|light|dark", default_value = "auto", requires = "plot")]
+    theme: Theme,
 }
 
 /// For clap: a file ending in `.svg` or `.png`, in a folder that is there.
-fn picture_path(text: &str) -> Result<PathBuf, String> {
+pub(super) fn picture_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -69,14 +72,15 @@ pub(super) struct Answer<'a> {
     pub(super) terminal: &'a dyn Fn(usize) -> String,
     pub(super) csv: &'a dyn Fn() -> String,
     pub(super) json: &'a dyn Fn() -> serde_json::Result<Value>,
-    pub(super) picture: &'a dyn Fn() -> Result<Picture, String>,
+    pub(super) picture: &'a dyn Fn(Theme) -> Result<Picture, String>,
 }
 
 impl OutputArgs {
     /// Draws the picture, then prints.
     pub(super) fn show(&self, answer: &Answer<'_>) -> Result<(), Error> {
         if let Some(path) = &self.plot {
-            draw(path, answer)?;
+            let picture = (answer.picture)(self.theme);
+            draw(path, picture)?;
         }
         let text = if self.json {
             let value =
@@ -95,9 +99,10 @@ impl OutputArgs {
     }
 }
 
-fn draw(path: &Path, answer: &Answer<'_>) -> Result<(), Error> {
+/// Writes a picture in the format that the file's ending names.
+pub(super) fn draw(path: &Path, picture: Result<Picture, String>) -> Result<(), Error> {
     let plot = |message| bmoe_analysis::AnalysisError::Plot { path: path.to_owned(), message };
-    let picture = (answer.picture)().map_err(plot)?;
+    let picture = picture.map_err(plot)?;
     let bytes = match path.extension().and_then(|e| e.to_str()) {
         Some("png") => picture.png.as_slice(),
         _ => picture.svg.as_bytes(),

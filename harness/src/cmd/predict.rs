@@ -72,6 +72,6 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
                 "answer": serde_json::to_value(&predict)?,
             }))
         },
-        picture: &|| predict_picture(&predict, &trace),
+        picture: &|theme| predict_picture(&predict, &trace, theme),
     })
 }

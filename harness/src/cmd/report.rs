@@ -10,6 +10,7 @@ use crate::results;
 #[command(after_help = "\
 Rebuilds DIR/data/*.parquet from the traces that are still there, then DIR/report.md and DIR/plots/.
 Of a folder that `bmoe import` made, writes DIR/report.md with the table of its per-token logs.
+Both come with DIR/report.html: the same in one file, whose routes can be looked through and whose tables sort.
 
 Examples:
   bmoe report runs/quickstart-20261130-160000

@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
                 "answer": serde_json::to_value(&shown)?,
             }))
         },
-        picture: &|| view_picture(&shown, &trace, &selection),
+        picture: &|theme| view_picture(&shown, &trace, &selection, theme),
     })
 }
 

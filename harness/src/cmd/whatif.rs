@@ -51,6 +51,6 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
                 "answer": serde_json::to_value(&whatif)?,
             }))
         },
-        picture: &|| whatif_picture(&whatif, &trace),
+        picture: &|theme| whatif_picture(&whatif, &trace, theme),
     })
 }

@@ -7,6 +7,7 @@ mod guesses;
 use super::canvas::Picture;
 use super::chart::{Chart, Panels};
 use super::heatmap::Heatmap;
+use super::theme::Theme;
 use crate::markdown::one_line;
 use crate::routes::RouteTrace;
 use crate::routes::predict::Predict;
@@ -57,18 +58,19 @@ pub fn view_picture(
     shown: &Shown,
     trace: &RouteTrace,
     selection: &Selection,
+    theme: Theme,
 ) -> Result<Picture, String> {
     let labels = Labels { trace, phases: selection.phases, layer: selection.layer };
-    let one = |chart: Chart| Picture::render(&chart);
+    let one = |chart: Chart| Picture::render(&chart, theme);
     match shown {
-        Shown::Matrix(view) => Picture::render(&grids::matrix(view, &labels)),
+        Shown::Matrix(view) => Picture::render(&grids::matrix(view, &labels), theme),
         Shown::Hot(view) => {
             let model = if trace.arch.is_empty() { &trace.name } else { &trace.arch };
-            Heatmap { hot: view, model, run: &trace.name }.render()
+            Heatmap { hot: view, model, run: &trace.name }.render(theme)
         }
-        Shown::Coactivation(view) => Picture::render(&grids::coactivation(view, &labels)),
-        Shown::Reuse(view) => Picture::render(&Panels(charts::reuse(view, &labels))),
-        Shown::Cache(view) => Picture::render(&Panels(charts::cache(view, &labels))),
+        Shown::Coactivation(view) => Picture::render(&grids::coactivation(view, &labels), theme),
+        Shown::Reuse(view) => Picture::render(&Panels(charts::reuse(view, &labels)), theme),
+        Shown::Cache(view) => Picture::render(&Panels(charts::cache(view, &labels)), theme),
         Shown::Entropy(view) => one(charts::entropy(view, &labels)),
         Shown::Overlap(view) => one(charts::overlap(view, &labels)),
         Shown::Workset(view) => one(charts::workset(view, &labels)),
@@ -82,16 +84,24 @@ pub fn view_picture(
 ///
 /// # Errors
 /// The plotting library failed.
-pub fn predict_picture(predict: &Predict, trace: &RouteTrace) -> Result<Picture, String> {
+pub fn predict_picture(
+    predict: &Predict,
+    trace: &RouteTrace,
+    theme: Theme,
+) -> Result<Picture, String> {
     let labels = Labels { trace, phases: Phases::Decode, layer: None };
-    Picture::render(&guesses::predict(predict, &labels))
+    Picture::render(&guesses::predict(predict, &labels), theme)
 }
 
 /// Draws the bytes that changes save against the weight that they lose.
 ///
 /// # Errors
 /// The plotting library failed.
-pub fn whatif_picture(whatif: &WhatIf, trace: &RouteTrace) -> Result<Picture, String> {
+pub fn whatif_picture(
+    whatif: &WhatIf,
+    trace: &RouteTrace,
+    theme: Theme,
+) -> Result<Picture, String> {
     let labels = Labels { trace, phases: Phases::Decode, layer: None };
-    Picture::render(&guesses::whatif(whatif, &labels))
+    Picture::render(&guesses::whatif(whatif, &labels), theme)
 }

@@ -6,9 +6,11 @@ pub(super) mod request;
 use std::path::PathBuf;
 
 use bmoe_analysis::curve::LruCurve;
+use bmoe_analysis::plots::{Theme, curve_picture, policies_picture};
 use bmoe_analysis::routes::{LoadOptions, RouteTrace, load};
-use bmoe_analysis::simulate::{Accesses, Job, Rules, Simulator, run_all};
+use bmoe_analysis::simulate::{Accesses, Budget, Job, Rules, SimPolicy, Simulator, run_all};
 
+use super::ask::{draw, picture_path};
 use super::device::DeviceArgs;
 use crate::error::Error;
 use crate::progress::Work;
@@ -26,6 +28,7 @@ Examples:
   bmoe simulate run.trace --policies belady,lru,lfu --budgets-mib 1000,2000,4000 --csv
   bmoe simulate routes.jsonl --slots-per-layer 8,16,32 --decode-only
   bmoe simulate run.trace --curve --target-hit 80
+  bmoe simulate run.trace --plot policies.svg
   bmoe simulate run.trace --compute-ms 180 --read-mib-s 1900 --overlap 0.8")]
 pub(super) struct Args {
     /// A trace of any format that `bmoe import` reads, or a folder: an imported one or a result folder (DIR:NAME = that
@@ -61,6 +64,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = request::percent,
           conflicts_with = "slots_per_layer")]
     target_hit: Vec<f64>,
+    /// Draw the policies' hit rates against the budget, too, or with --curve LRU's miss ratio between its bounds; the
+    /// format is the file's ending
+    #[arg(long, value_name = "FILE.svg|png", value_parser = picture_path)]
+    plot: Option<PathBuf>,
+    /// Its background; auto = light, but an SVG follows its viewer
+    #[arg(long, value_name = "auto|light|dark", default_value = "auto", requires = "plot")]
+    theme: Theme,
     #[command(flatten)]
     device: DeviceArgs,
     /// Print JSON
@@ -97,13 +107,24 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let mut bar = Work::new("replaying", accesses.len() as u64 * jobs.len() as u64);
     let results = run_all(&simulator, &jobs, |events| bar.at(events));
     bar.clear();
+    let results = results.map_err(refused)?;
+    if let Some(path) = &args.plot {
+        let picture = match &curve {
+            Some(curve) if args.curve || results.is_empty() => {
+                let bounds = run_all(&simulator, &bounds(&accesses), |_| {}).map_err(refused)?;
+                curve_picture(curve, &bounds, &trace, args.theme)
+            }
+            _ => policies_picture(&results, &trace, args.theme),
+        };
+        draw(path, picture)?;
+    }
     let report = Report {
         trace: &trace,
         accesses: &accesses,
         top_k,
         seed: args.seed,
         device,
-        results: results.map_err(refused)?,
+        results,
         curve,
         targets: &args.target_hit,
         all_steps: args.curve,
@@ -116,6 +137,19 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         print!("{}", report.text());
     }
     Ok(())
+}
+
+/// What LRU's curve is drawn between, at budgets close enough for a line.
+fn bounds(accesses: &Accesses) -> Vec<Job> {
+    const BUDGETS: u32 = 32;
+    // The picture begins at a quarter of one token's experts.
+    let (least, touched) = (accesses.token_bytes() as f64 / 4.0, accesses.touched_bytes() as f64);
+    let ratio = (touched / least).max(1.0);
+    let between = (0..=BUDGETS).map(|i| {
+        Budget::Bytes((least * ratio.powf(f64::from(i) / f64::from(BUDGETS))).ceil() as u64)
+    });
+    let policies = [SimPolicy::Belady, SimPolicy::Unbounded];
+    between.flat_map(|budget| policies.map(|policy| Job { policy, budget })).collect()
 }
 
 fn rules(args: &Args) -> Rules {
