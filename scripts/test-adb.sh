@@ -32,6 +32,7 @@ rig() {
 
 say "commands, files, pushes that are cut off, a restarted server"
 rig '' commands_end_as_they_end_in_a_shell a_command_that_is_left_ends_on_the_phone small_files_go_there_and_back \
+  what_is_there_is_not_sent_again_but_another_content_is_found \
   a_push_that_is_cut_off_goes_on_where_it_was a_server_that_was_restarted_loses_nothing_that_runs_detached
 say "a full disk"
 rig 80 a_full_disk_is_told_before_and_while_it_fills
