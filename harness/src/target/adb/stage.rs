@@ -129,8 +129,11 @@ impl<'a> Staging<'a> {
         let mut waiting: Option<(u64, Instant)> = None;
         loop {
             let seen = self.look()?;
-            on_progress(seen.partial_bytes);
-            match step(&seen, self.bytes, self.file.sha256, verify) {
+            let step = step(&seen, self.bytes, self.file.sha256, verify);
+            if let Step::Send { from } = step {
+                on_progress(from);
+            }
+            match step {
                 Step::Use => {
                     on_progress(self.bytes);
                     return Ok(path);
