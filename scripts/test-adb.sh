@@ -43,7 +43,8 @@ timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/commands.sh
 export MODELS=$PWD/models
 mkdir -p "$MODELS"
 say "a matrix on the phone, undisturbed and disturbed"
-timeout -k 10 600 scripts/rig/with-device.sh scripts/rig/matrix.sh undisturbed server_restarted cable_pulled \
+timeout -k 10 600 scripts/rig/with-device.sh scripts/rig/matrix.sh undisturbed split_model two_targets server_restarted \
+  cable_pulled \
   engine_killed runner_killed wrong_engine push_cut_off phone_killed
 DATA_MIB=300 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh disk_full
 echo

@@ -66,6 +66,35 @@ undisturbed() {
   "$BMOE" report plain >/dev/null || fail "plain: no second report"
   say "a matrix: $(verdicts plain)"
 }
+split_model() {
+  sed 's/synth = .*/synth = { shape = "quickstart", split = 3 }/; s/repetitions = 2/repetitions = 1/' small.toml > split.toml
+  "$BMOE" run split.toml --target "$target" --engine "$ENGINE" --models . --out split >split.log 2>&1 \
+    || fail "split: $(cat split.log)"
+  expect_verdicts split "2 valid"
+  ! "$BMOE" run split.toml --target "$target" --engine "$ENGINE" --models . --out split2 --dry-run | grep -q 'push  *[1-9]' \
+    || fail "split: it would be sent again"
+  rm ./*.gguf
+  say "a model in three files: $(verdicts split)"
+}
+two_targets() {
+  "$BMOE" run small.toml --target "$target" --target local --engine "$ENGINE" --models "$MODELS" --out two >two.log 2>&1 \
+    || fail "two: $(cat two.log)"
+  local there=two/adb-${ADBD_ADDR//:/-}
+  [ -d "$there" ] || there=$(echo two/adb*)
+  expect_verdicts "$there" "4 valid"
+  expect_verdicts two/local "4 valid"
+  # Both at the same time: each started before the other was done.
+  python3 - "$there" two/local <<'P' || fail "two: one after the other"
+import json, sys
+def spans(folder):
+    starts = [e["unix_ms"] for e in map(json.loads, open(folder + "/journal.jsonl")) if e["event"] == "started"]
+    return min(starts), max(starts)
+(a, b), (c, d) = map(spans, sys.argv[1:])
+sys.exit(not (a < d and c < b))
+P
+  grep -q "^adb:" two.log && grep -q "^local:" two.log || fail "two: whose lines these are is not told: $(cat two.log)"
+  say "two targets at once: $(verdicts "$there") and $(verdicts two/local)"
+}
 server_restarted() {
   start restart long.toml
   adb kill-server

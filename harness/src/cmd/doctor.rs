@@ -147,7 +147,6 @@ fn missing_models(given: &[PathBuf]) -> Vec<Check> {
 }
 
 /// Whether a model is on the device already. One that was never hashed was never sent.
-/// Whether a device has a model already.
 pub(super) fn is_staged(target: &dyn Target, model: &Path) -> Result<bool, Error> {
     let Some(sha256) = models::Identity::load(model).and_then(|identity| identity.sha256) else {
         return Ok(false);

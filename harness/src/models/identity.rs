@@ -12,11 +12,14 @@ use super::{ModelError, files};
 use crate::atomic;
 
 /// `<model>.bmoe.json`: holds for the files that it was written for, and for no others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     stamps: Vec<Stamp>,
     /// SHA-256 of the files one after the other, hex, once somebody wanted to know.
     pub sha256: Option<String>,
+    /// Of a split model the SHA-256 of each file, hex, taken along with the whole's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
     /// What it was made from, when it is synthetic.
     pub recipe: Option<String>,
 }
@@ -56,13 +59,18 @@ impl Identity {
     /// # Errors
     /// A file can't be looked at.
     pub fn new(model: &Path, recipe: Option<String>) -> Result<Self, ModelError> {
-        Ok(Self { stamps: stamps(model)?, sha256: None, recipe })
+        Ok(Self { stamps: stamps(model)?, sha256: None, parts: Vec::new(), recipe })
     }
 
     /// An identity for files that were made from a recipe, whatever lies in their place by now.
     #[must_use]
     pub fn of_written(files: &[Metadata], recipe: String) -> Self {
-        Self { stamps: files.iter().map(Stamp::of).collect(), sha256: None, recipe: Some(recipe) }
+        Self {
+            stamps: files.iter().map(Stamp::of).collect(),
+            sha256: None,
+            parts: Vec::new(),
+            recipe: Some(recipe),
+        }
     }
 
     /// What was written down about the files, unless they have changed since.
@@ -88,11 +96,21 @@ impl Identity {
         atomic::write(&path, &json).map_err(ModelError::io("write", &path))
     }
 
+    /// Whether every hash is there.
+    fn is_hashed(&self) -> bool {
+        let parts = if self.stamps.len() > 1 { self.stamps.len() } else { 0 };
+        self.sha256.is_some() && self.parts.len() == parts
+    }
+
     /// All files together.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.stamps.iter().map(|s| s.bytes).sum()
     }
+}
+
+fn hex(hasher: Sha256) -> String {
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The identity of a model with its hash, which is taken now unless it is known.
@@ -101,26 +119,33 @@ impl Identity {
 /// A file can't be read.
 pub fn hash(model: &Path, progress: &mut dyn FnMut(u64)) -> Result<Identity, ModelError> {
     let mut identity = match Identity::load(model) {
-        Some(known) if known.sha256.is_some() => return Ok(known),
+        Some(known) if known.is_hashed() => return Ok(known),
         Some(known) => known,
         None => Identity::new(model, None)?,
     };
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     let mut done = 0;
-    for path in files(model) {
-        let mut file = File::open(&path).map_err(ModelError::io("open", &path))?;
+    let (paths, mut parts) = (files(model), Vec::new());
+    for path in &paths {
+        let mut part = Sha256::new();
+        let mut file = File::open(path).map_err(ModelError::io("open", path))?;
         loop {
-            let n = file.read(&mut buffer).map_err(ModelError::io("read", &path))?;
+            let n = file.read(&mut buffer).map_err(ModelError::io("read", path))?;
             if n == 0 {
                 break;
             }
             hasher.update(&buffer[..n]);
+            if paths.len() > 1 {
+                part.update(&buffer[..n]);
+            }
             done += n as u64;
             progress(done);
         }
+        parts.push(hex(part));
     }
-    identity.sha256 = Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+    identity.sha256 = Some(hex(hasher));
+    identity.parts = if paths.len() > 1 { parts } else { Vec::new() };
     // A folder that can't be written costs the next run the same time again, and nothing else.
     let _ = identity.save(model);
     Ok(identity)

@@ -1,15 +1,21 @@
 //! Two bars: the run that is going on, and the whole.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bmoe_analysis::result_set::CellRecord;
 use bmoe_trace::line::{Done, Line};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{about, label, mib, outcome};
+use super::{about, label, outcome};
 use crate::matrix::Cell;
 use crate::runner::{Observer, Place};
+
+/// While a model generates.
+const TOKENS: &str = "{prefix}\n  {spinner} [{bar:30}] {pos:>4}/{len} tokens  {msg}";
+/// While a file is sent.
+const BYTES: &str =
+    "{prefix}\n  {spinner} [{bar:30}] {bytes} of {total_bytes} at {bytes_per_sec}, {eta} left";
 
 /// The bars of a matrix on a terminal.
 pub(super) struct Bars {
@@ -19,6 +25,8 @@ pub(super) struct Bars {
     run: ProgressBar,
     whole: ProgressBar,
     now: Option<Now>,
+    /// The file that is sent.
+    sent: Option<PathBuf>,
 }
 
 /// The run that is going on.
@@ -39,12 +47,12 @@ impl Bars {
     pub(super) fn new(all: MultiProgress, target: Option<String>, runs: usize) -> Self {
         let target = target.map_or_else(String::new, |name| format!("{name}: "));
         let run = all.add(ProgressBar::new(0));
-        run.set_style(style("{prefix}\n  {spinner} [{bar:30}] {pos:>4}/{len} tokens  {msg}"));
+        run.set_style(style("{prefix}\n  {spinner} {msg}"));
         let whole = all.add(ProgressBar::new(runs as u64));
         whole.set_style(style("  all [{bar:30}] {pos:>4}/{len} runs, {elapsed} so far{msg}"));
         run.enable_steady_tick(Duration::from_millis(200));
         whole.enable_steady_tick(Duration::from_secs(1));
-        Self { all, target, run, whole, now: None }
+        Self { all, target, run, whole, now: None, sent: None }
     }
 
     fn print(&self, text: &str) {
@@ -70,8 +78,17 @@ impl Bars {
 
 impl Observer for Bars {
     fn sending(&mut self, file: &Path, done_bytes: u64, of_bytes: u64) {
-        self.run.set_prefix(format!("{}sending {}", self.target, file.display()));
-        self.run.set_message(format!("{} of {}", mib(done_bytes), mib(of_bytes)));
+        if self.sent.as_deref() != Some(file) {
+            self.sent = Some(file.to_owned());
+            self.run.reset();
+            self.run.set_style(style(BYTES));
+            // Where it goes on is no rate.
+            self.run.set_length(of_bytes);
+            self.run.set_position(done_bytes);
+            self.run.reset_eta();
+            self.run.set_prefix(format!("{}sending {}", self.target, file.display()));
+        }
+        self.run.set_position(done_bytes);
     }
 
     fn waiting(&mut self, what: &str, waited: Duration, at_most: Duration) {
@@ -81,7 +98,9 @@ impl Observer for Bars {
 
     fn started(&mut self, cell: &Cell, repetition: u32, place: Place) {
         let label = label(cell, repetition);
+        self.sent = None;
         self.run.reset();
+        self.run.set_style(style(TOKENS));
         self.run.set_length(u64::from(cell.config.n_predict));
         self.run.set_prefix(format!("{}{label}", self.target));
         self.run.set_message("loading");
@@ -136,5 +155,97 @@ impl Drop for Bars {
     fn drop(&mut self) {
         self.run.finish_and_clear();
         self.whole.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::{ProgressDrawTarget, TermLike};
+
+    use super::*;
+    use crate::matrix::Matrix;
+
+    /// A terminal that keeps what was written to it.
+    #[derive(Debug, Clone, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl Screen {
+        fn keep(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.keep(&format!("{text}\n"))
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.keep(text)
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.keep("\n")
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const MATRIX: &str = r#"
+name = "m"
+baseline = { cache_mib = 0 }
+[[model]]
+name = "a"
+path = "a.gguf"
+[base]
+prompt = "hello"
+[axes]
+cache_mib = [0, 512]
+"#;
+
+    #[test]
+    fn each_target_has_a_bar_for_its_run_and_one_for_all_of_them() {
+        let screen = Screen::default();
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::term_like(Box::new(
+            screen.clone(),
+        )));
+        let schedule = toml::from_str::<Matrix>(MATRIX).unwrap().schedule().unwrap();
+        let mut phone = Bars::new(all.clone(), Some("adb:1".to_owned()), 2);
+        let mut here = Bars::new(all.clone(), Some("local".to_owned()), 2);
+        phone.sending(Path::new("model.gguf"), 3 << 20, 12 << 20);
+        let left = Some(Duration::from_secs(90));
+        here.started(&schedule.cells[1], 1, Place { index: 0, total: 2, left });
+        here.waiting("the CPU is 60.0 C", Duration::from_secs(5), Duration::from_secs(30));
+        here.notice("the target does not tell temperatures");
+        let shown = screen.0.lock().unwrap().clone();
+        for expected in [
+            "adb:1: sending model.gguf",
+            "3.00 MiB of 12.00 MiB at ",
+            "local: a: stream, cache 512 MiB, 4 lanes, repetition 2",
+            "waiting 5 s of 30 s at most: the CPU is 60.0 C",
+            "local: note: the target does not tell temperatures",
+            "0/2 runs",
+            "about 90 s left",
+        ] {
+            assert!(shown.contains(expected), "{expected:?} is not in {shown}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One target's part of a matrix: its files, its result folder, its runs.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,10 +15,10 @@ use crate::environment::ANSWER_LIMIT;
 use crate::error::Error;
 use crate::facts::{self, Facts};
 use crate::matrix::{Matrix, Schedule};
-use crate::models::{self, Located};
+use crate::models::{self, Identity, Located};
 use crate::results;
 use crate::runner::{
-    Interrupt, Observer, Placed, Runner, Summary, SupervisedExecutor, Work, judge_across,
+    Exit, Interrupt, Observer, Placed, Runner, Summary, SupervisedExecutor, Work, judge_across,
 };
 use crate::target::{Command, StagedFile, Target, local_home};
 
@@ -90,31 +91,38 @@ impl Shared<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Staged, Error> {
         let local = target.name() == "local";
-        let mut put = |path: &Path, executable| -> Result<PathBuf, Error> {
-            // What stays where it is needs no name by its content.
-            let sha256 = if local { String::new() } else { prepare::hash(path, self.interrupt)?.1 };
+        let mut put = |path: &Path, sha256: &str, executable| -> Result<PathBuf, Error> {
             let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
-            let file = StagedFile { path, sha256: &sha256, executable };
+            let file = StagedFile { path, sha256, executable };
             Ok(target.stage(&file, &mut |done| observer.sending(path, done, bytes))?)
         };
-        let engine = put(engine, true)?;
+        let hash = |path: &Path| -> Result<Identity, Error> {
+            // What stays where it is needs no name by its content.
+            if local { Ok(Identity::default()) } else { prepare::identify(path, self.interrupt) }
+        };
+        let whole = |identity: &Identity| identity.sha256.clone().unwrap_or_default();
+        let engine = put(engine, &whole(&hash(engine)?), true)?;
         let mut placed = HashMap::new();
         for model in self.located {
-            if !local && models::files(&model.path).len() > 1 {
-                return Err(Error::Refused(format!(
-                    "the model `{}` is split into several files, which {} can't be given; join them with \
-                     llama-gguf-split --merge",
-                    model.name,
-                    target.name()
-                )));
-            }
-            placed.insert(model.name.clone(), put(&model.path, false)?);
+            let identity = hash(&model.path)?;
+            let place = if identity.parts.is_empty() {
+                put(&model.path, &whole(&identity), false)?
+            } else {
+                let files = models::files(&model.path);
+                let parts = files.iter().zip(&identity.parts);
+                let parts = parts
+                    .map(|(file, sha256)| put(file, sha256, false))
+                    .collect::<Result<_, _>>()?;
+                together(target, parts, &whole(&identity))?
+            };
+            placed.insert(model.name.clone(), place);
         }
         let mut profiles = Placed::new();
         let cells = self.schedule.runs.iter().map(|run| &self.schedule.cells[run.cell]);
         for profile in cells.filter_map(|cell| cell.config.warm_profile.as_ref()) {
             if !profiles.contains_key(profile) {
-                profiles.insert(profile.clone(), put(profile, false)?);
+                let sha256 = whole(&hash(profile)?);
+                profiles.insert(profile.clone(), put(profile, &sha256, false)?);
             }
         }
         Ok(Staged { engine, models: placed, profiles })
@@ -191,6 +199,32 @@ impl Shared<'_> {
         }
         Ok(summary)
     }
+}
+
+/// Links to the parts of a split model in one folder, where an engine looks for them beside each other. Gives the
+/// first one.
+fn together(
+    target: &dyn Target,
+    parts: Vec<PathBuf>,
+    model_sha256: &str,
+) -> Result<PathBuf, Error> {
+    const LINK: &str = r#"d=$1; shift; mkdir -p "$d" && ln -sf "$@" "$d/" && : >"$d/manifest""#;
+    let folder = target.home().join("files").join(&model_sha256[..16]);
+    let first = folder.join(parts[0].file_name().unwrap_or_default());
+    let mut words: Vec<OsString> = ["sh", "-c", LINK, "sh"].map(Into::into).into();
+    words.push(folder.clone().into());
+    words.extend(parts.into_iter().map(PathBuf::into_os_string));
+    let finished =
+        target.exec(&Command::new(words, ANSWER_LIMIT), &mut |_| ControlFlow::Continue(()))?;
+    if finished.exit == Some(Exit::Code(0)) {
+        return Ok(first);
+    }
+    Err(Error::Refused(format!(
+        "{} cannot make links in {}: {}; join the model's parts with llama-gguf-split --merge",
+        target.name(),
+        folder.display(),
+        finished.stderr.trim()
+    )))
 }
 
 fn of_device(facts: &Facts) -> Environment {

@@ -9,7 +9,7 @@ use crate::engine;
 use crate::environment::{self, Machine, NoAnswer};
 use crate::error::Error;
 use crate::matrix::{Schedule, Selection};
-use crate::models::{self, Located, Replace};
+use crate::models::{self, Identity, Located, Replace};
 use crate::progress::Bytes;
 use crate::runner::{Interrupt, signal_name};
 
@@ -102,8 +102,8 @@ pub(super) fn make_models(located: &[Located], interrupt: &Interrupt) -> Result<
     Ok(())
 }
 
-/// SHA-256 of a file or model, with a bar; a first time takes a while.
-pub(super) fn hash(path: &Path, interrupt: &Interrupt) -> Result<(u64, String), Error> {
+/// A file or model with its hashes, with a bar; a first time takes a while.
+pub(super) fn identify(path: &Path, interrupt: &Interrupt) -> Result<Identity, Error> {
     let bytes = models::Identity::new(path, None)?.bytes();
     let mut bar = Bytes::new("hashing", path, bytes);
     let identity = models::hash(path, &mut |done| {
@@ -114,7 +114,7 @@ pub(super) fn hash(path: &Path, interrupt: &Interrupt) -> Result<(u64, String), 
         }
     })?;
     bar.done();
-    Ok((bytes, identity.sha256.unwrap_or_default()))
+    Ok(identity)
 }
 
 /// The models of a matrix, hashed.
@@ -124,12 +124,12 @@ pub(super) fn describe_models(
 ) -> Result<Vec<ModelFile>, Error> {
     let mut files = Vec::new();
     for model in located {
-        let (file_bytes, sha256) = hash(&model.path, interrupt)?;
+        let identity = identify(&model.path, interrupt)?;
         files.push(ModelFile {
             name: model.name.clone(),
             file: model.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            file_bytes,
-            sha256,
+            file_bytes: identity.bytes(),
+            sha256: identity.sha256.unwrap_or_default(),
             synth_shape: model.recipe.as_ref().map(|recipe| recipe.shape.name.clone()),
         });
     }
