@@ -67,13 +67,14 @@ undisturbed() {
   say "a matrix: $(verdicts plain)"
 }
 split_model() {
-  sed 's/synth = .*/synth = { shape = "quickstart", split = 3 }/; s/repetitions = 2/repetitions = 1/' small.toml > split.toml
+  "$BMOE" synth --shape quickstart --split 3 --out parts.gguf >/dev/null 2>&1
+  sed 's/synth = .*/path = "parts-00001-of-00003.gguf"/; s/repetitions = 2/repetitions = 1/' small.toml > split.toml
   "$BMOE" run split.toml --target "$target" --engine "$ENGINE" --models . --out split >split.log 2>&1 \
     || fail "split: $(cat split.log)"
   expect_verdicts split "2 valid"
   ! "$BMOE" run split.toml --target "$target" --engine "$ENGINE" --models . --out split2 --dry-run | grep -q 'push  *[1-9]' \
     || fail "split: it would be sent again"
-  rm ./*.gguf
+  rm parts-*.gguf
   say "a model in three files: $(verdicts split)"
 }
 two_targets() {
