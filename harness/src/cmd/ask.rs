@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use bmoe_analysis::AnalysisError;
 use bmoe_analysis::plots::{Picture, Theme};
 use bmoe_analysis::routes::views::ViewError;
 use bmoe_analysis::routes::{LoadOptions, RouteTrace, load};
@@ -25,12 +26,37 @@ pub(super) struct TraceArgs {
 
 impl TraceArgs {
     pub(super) fn load(&self) -> Result<RouteTrace, Error> {
-        sized(load(&self.trace, LoadOptions::default())?, self.expert_mib)
+        open(&self.trace, LoadOptions::default(), self.expert_mib)
     }
 
     /// For `map_err`: a question that the trace can't answer.
     pub(super) fn refused(&self, error: &ViewError) -> Error {
         Error::Refused(format!("{}: {error}", self.trace.display()))
+    }
+}
+
+/// Reads the routes of a trace; `expert_mib` is the size of its experts where it has none.
+pub(super) fn open(
+    trace: &Path,
+    options: LoadOptions,
+    expert_mib: Option<f64>,
+) -> Result<RouteTrace, Error> {
+    sized(load(trace, options).map_err(|error| missing(error, trace))?, expert_mib)
+}
+
+/// An input that isn't there is no failure on the way.
+pub(super) fn missing(error: AnalysisError, given: &Path) -> Error {
+    match error {
+        AnalysisError::Io { source, .. }
+            if source.kind() == io::ErrorKind::NotFound && !given.exists() =>
+        {
+            Error::Refused(format!(
+                "there is no {}; expected a trace or log that `bmoe import` reads, a folder that it made, or \
+                 a result folder of `bmoe run`",
+                given.display()
+            ))
+        }
+        other => other.into(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bmoe_analysis::AnalysisError;
 use bmoe_analysis::data::imported::{ImportedRun, Plan, import};
 
+use super::ask;
 use crate::error::Error;
 use crate::progress::Bytes;
 use crate::runner::Interrupt;
@@ -33,7 +34,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let plan = Plan::new(&args.paths)?;
+    let plan = Plan::new(&args.paths).map_err(|error| {
+        let gone = args.paths.iter().find(|path| !path.exists());
+        ask::missing(error, gone.unwrap_or(&args.out))
+    })?;
     for note in plan.passed_over() {
         eprintln!("note: {note}");
     }

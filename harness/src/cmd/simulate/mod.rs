@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use bmoe_analysis::curve::LruCurve;
 use bmoe_analysis::plots::{Theme, curve_picture, policies_picture};
-use bmoe_analysis::routes::{LoadOptions, RouteTrace, load};
+use bmoe_analysis::routes::{LoadOptions, RouteTrace};
 use bmoe_analysis::simulate::{Accesses, Budget, Job, Rules, SimPolicy, Simulator, run_all};
 
-use super::ask::{draw, picture_path};
+use super::ask::{self, draw, picture_path};
 use super::device::DeviceArgs;
 use crate::error::Error;
 use crate::progress::Work;
@@ -84,7 +84,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let device = args.device.device(1.0)?;
     let only_experts = LoadOptions { weights: false, residency: false, scores: false };
-    let trace = sized(load(&args.trace, only_experts)?, args.expert_mib)?;
+    let trace = ask::open(&args.trace, only_experts, args.expert_mib)?;
     let accesses = Accesses::new(&trace, rules(args));
     let top_k = trace.events().map(|event| event.top_k()).max().unwrap_or(0);
     let refused = |error| Error::Refused(format!("{}: {error}", args.trace.display()));
