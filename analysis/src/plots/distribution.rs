@@ -15,8 +15,10 @@ const ROW: i32 = 54;
 const BOTTOM: i32 = 74;
 /// Half of a row's shape at its widest.
 const HALF: f64 = 20.0;
-/// Longer names end in an ellipsis.
-const LONGEST_NAME: usize = 46;
+/// Longer names take two lines, the second of which may end in an ellipsis.
+const LONGEST_LINE: usize = 46;
+/// From one line of a name to the next.
+const LINE: i32 = 20;
 const BINS: usize = 160;
 
 /// A shape for each cell, as wide as many tokens had that rate, with the quartiles and the 5th and 95th percentiles.
@@ -76,12 +78,22 @@ fn thick(density: &f64) -> bool {
     HALF * density >= 0.5
 }
 
-fn short(name: &str) -> String {
+/// A name in at most two lines, broken behind a comma where there is one.
+fn lines(name: &str) -> Vec<String> {
     let name = one_line(name);
-    if name.chars().count() <= LONGEST_NAME {
-        return name;
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= LONGEST_LINE {
+        return vec![name];
     }
-    name.chars().take(LONGEST_NAME - 1).chain(['…']).collect()
+    let comma = chars[..LONGEST_LINE].iter().rposition(|c| *c == ',');
+    let (first, second) = chars.split_at(comma.map_or(LONGEST_LINE, |at| at + 1));
+    let second = second.strip_prefix(&[' ']).unwrap_or(second);
+    let text = |chars: &[char]| chars.iter().collect::<String>().trim().to_owned();
+    let second = match second.len() {
+        0..=LONGEST_LINE => text(second),
+        _ => text(&second[..LONGEST_LINE - 1]) + "…",
+    };
+    vec![text(first), second]
 }
 
 impl Drawing for Distribution<'_> {
@@ -92,13 +104,13 @@ impl Drawing for Distribution<'_> {
     fn draw<DB: DrawingBackend>(&self, area: &Canvas<'_, DB>) -> Drawn<DB> {
         let title = format!("{}: rates of single tokens", one_line(self.model));
         area.draw_text(&title, &style(25, HPos::Left, VPos::Top), (16, 14))?;
-        let subtitle = "decode tokens of all valid repetitions; line: 5th to 95th percentile, box: middle half, dot: median; the shape is a kernel density";
+        let subtitle = "decode tokens of all runs that count; line: 5th to 95th percentile, box: middle half, dot: median; the shape is a kernel density";
         area.draw_text(subtitle, &style(17, HPos::Left, VPos::Top), (16, 46))?;
 
-        let names: Vec<String> = self.cells.iter().map(|(name, _)| short(name)).collect();
+        let names: Vec<Vec<String>> = self.cells.iter().map(|(name, _)| lines(name)).collect();
         let label = style(15, HPos::Right, VPos::Center);
         let mut left = 60;
-        for name in &names {
+        for name in names.iter().flatten() {
             left = left.max(area.estimate_text_size(name, &label)?.0 as i32 + 30);
         }
         let (highest, bottom) = (self.highest(), TOP + ROW * names.len() as i32);
@@ -115,7 +127,10 @@ impl Drawing for Distribution<'_> {
         }
         for (row, ((_, rates), name)) in self.cells.iter().zip(&names).enumerate() {
             let middle = TOP + ROW * row as i32 + ROW / 2;
-            area.draw_text(name, &label, (left - 12, middle))?;
+            let first = middle - LINE / 2 * (name.len() as i32 - 1);
+            for (line, at) in name.iter().zip((first..).step_by(LINE as usize)) {
+                area.draw_text(line, &label, (left - 12, at))?;
+            }
             let sorted = sorted(rates);
             let at = |share: f64| percentile(&sorted, share).map(x);
             let Some(((p5, p95), (lower, (median, upper)))) =
@@ -171,6 +186,20 @@ mod tests {
         let distribution = Distribution { model: "m", cells };
         let svg = distribution.render(Theme::Light).unwrap().svg;
         assert_eq!(svg.matches("<polygon").count(), 2);
-        assert!(svg.contains("a very long name of a configuration that woul…"));
+        for line in ["a very long name of a configuration that would", "leave no room"] {
+            assert!(svg.contains(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn names_that_differ_at_their_ends_stay_apart() {
+        let both = "stream, cache 4000 MiB, 4 lanes, overlap";
+        assert_eq!(lines(both), [both]);
+        let name = |more: &str| lines(&format!("{both}, {more}"));
+        assert_eq!(name("top-k 6"), ["stream, cache 4000 MiB, 4 lanes, overlap,", "top-k 6"]);
+        let (long, endless) = ("x".repeat(46), "x".repeat(47));
+        assert_eq!(name(&long)[1], long);
+        assert_eq!(name(&endless)[1], "x".repeat(45) + "…");
+        assert_eq!(lines(&"é".repeat(50)), ["é".repeat(46), "é".repeat(4)]);
     }
 }

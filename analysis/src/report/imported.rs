@@ -1,16 +1,16 @@
 //! The report of an imported folder: per-token logs in the published form, and what traces there are.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use bmoe_trace::import::Keys;
 
-use super::{ReportPaths, page};
+use super::{Pictures, ReportPaths, page};
 use crate::atomic;
 use crate::data::imported::{ImportedReader, ImportedRun, LogColumns};
 use crate::error::Result;
 use crate::markdown::{Markdown, escape};
+use crate::plots::{Distribution, Theme};
 use crate::stats::Rates;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -52,33 +52,70 @@ pub(super) fn render(dir: &Path) -> Result<ReportPaths> {
     let mut logged = Vec::new();
     for (run_id, run) in runs.iter().filter(|(_, run)| run.log_rows > 0) {
         let log = reader.log(run_id)?;
-        let wall_ns = log.get("wall_ms").iter().flatten().map(|ms| (ms * 1e6).round() as u64);
-        logged.push(Logged { run, rates: Rates::from_wall_ns(wall_ns), log });
+        logged.push(Logged { run, rates: Rates::from_wall_ns(wall_ns(&log)), log });
     }
-    let report = dir.join("report.md");
-    let text = text(&runs, &logged);
-    atomic::write(&report, text.as_bytes())?;
-    let page = page::write(dir, &text, &BTreeMap::new(), &page::imported_runs(dir, &runs)?)?;
-    Ok(ReportPaths { report, page, plots: Vec::new() })
-}
-
-fn text(runs: &[(String, ImportedRun)], logged: &[Logged<'_>]) -> String {
-    let mut text = "# Imported logs and traces\n\nMade by `bmoe report .` in this folder, from `data/`; `bmoe import` made that.\n".to_owned();
     let mut models: Vec<Option<&str>> = Vec::new();
-    for run in logged {
+    for run in &logged {
         let model = run.run.model.as_deref();
         if !models.contains(&model) {
             models.push(model);
         }
     }
+    let mut pictures = Pictures::new(dir);
+    let mut parts = Vec::new();
     for model in models {
         let of_model: Vec<&Logged<'_>> =
             logged.iter().filter(|l| l.run.model.as_deref() == model).collect();
-        let _ = writeln!(text, "\n## {}\n", escape(model.unwrap_or("Logs that name no model")));
-        text.push_str(&benchmark(&of_model));
-        let _ = write!(text, "\n### An average token\n\n{}", per_token(&of_model));
+        parts.push(ModelPart::new(model, of_model, &mut pictures)?);
+    }
+    let report = dir.join("report.md");
+    let text = text(&runs, &parts);
+    atomic::write(&report, text.as_bytes())?;
+    let page = page::write(dir, &text, &pictures.svgs, &page::imported_runs(dir, &runs)?)?;
+    Ok(ReportPaths { report, page, plots: pictures.written })
+}
+
+/// All logs of a model.
+struct ModelPart<'a> {
+    heading: &'a str,
+    logged: Vec<&'a Logged<'a>>,
+    /// File of the picture of single tokens' rates, without its ending.
+    distribution: Option<String>,
+}
+
+impl<'a> ModelPart<'a> {
+    fn new(
+        model: Option<&'a str>,
+        logged: Vec<&'a Logged<'a>>,
+        pictures: &mut Pictures,
+    ) -> Result<Self> {
+        let heading = model.unwrap_or("Logs that name no model");
+        let cells: Vec<(&str, Vec<f64>)> = logged
+            .iter()
+            .map(|logged| (logged.run.cell.as_str(), logged.token_rates()))
+            .filter(|(_, rates)| !rates.is_empty())
+            .collect();
+        let mut distribution = None;
+        if !cells.is_empty() {
+            let picture = Distribution { model: heading, cells };
+            let what = format!("{heading} rates");
+            distribution = Some(pictures.add(&what, || picture.render(Theme::Auto))?);
+        }
+        Ok(Self { heading, logged, distribution })
+    }
+}
+
+fn text(runs: &[(String, ImportedRun)], parts: &[ModelPart<'_>]) -> String {
+    let mut text = "# Imported logs and traces\n\nMade by `bmoe report .` in this folder, from `data/`; `bmoe import` made that.\n".to_owned();
+    for ModelPart { heading, logged: of_model, distribution } in parts {
+        let _ = writeln!(text, "\n## {}\n", escape(heading));
+        text.push_str(&benchmark(of_model));
+        if let Some(file) = distribution {
+            let _ = write!(text, "\n![Rates of single tokens](plots/{file}.svg)\n");
+        }
+        let _ = write!(text, "\n### An average token\n\n{}", per_token(of_model));
         let tables =
-            [("Before the first token", start_up(&of_model)), ("The device", device(&of_model))];
+            [("Before the first token", start_up(of_model)), ("The device", device(of_model))];
         for (heading, table) in tables.iter().filter(|(_, table)| !table.is_empty()) {
             let _ = write!(text, "\n### {heading}\n\n{table}");
         }
@@ -87,7 +124,7 @@ fn text(runs: &[(String, ImportedRun)], logged: &[Logged<'_>]) -> String {
     if !routes.is_empty() {
         let _ = write!(text, "\n## Routes\n\n{routes}");
     }
-    if !logged.is_empty() {
+    if !parts.is_empty() {
         let _ = write!(text, "\n{DEFINITIONS}");
     }
     let notes: Vec<String> = runs
@@ -104,7 +141,16 @@ fn text(runs: &[(String, ImportedRun)], logged: &[Logged<'_>]) -> String {
     text
 }
 
+fn wall_ns(log: &LogColumns) -> impl Iterator<Item = u64> {
+    log.get("wall_ms").iter().flatten().map(|ms| (ms * 1e6).round() as u64)
+}
+
 impl Logged<'_> {
+    /// Tokens a second, token by token.
+    fn token_rates(&self) -> Vec<f64> {
+        wall_ns(&self.log).filter(|ns| *ns > 0).map(|ns| 1e9 / ns as f64).collect()
+    }
+
     /// Mean over the rows that measured it.
     fn mean(&self, column: &str) -> Option<f64> {
         let values: Vec<f64> = self.log.get(column).iter().flatten().copied().collect();
