@@ -2,7 +2,8 @@
 # Tests everything that has to do with devices on a phone without a phone: AOSP's own adbd and the real adb server in
 # namespaces of their own (scripts/rig). Installs both when they are missing (Debian). Needs root, skips without.
 #
-#   scripts/test-adb.sh            builds and tests, in a minute or two besides the build
+#   scripts/test-adb.sh            builds and tests, in two minutes or three besides the build
+#   scripts/test-adb.sh arm64      a matrix with the engines of scripts/build-device.sh, on an emulated CPU
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 skip() { echo "SKIPPED: test-adb: $*"; exit 0; }
@@ -30,6 +31,14 @@ rig() {
   DATA_MIB=$mib timeout -k 10 300 scripts/rig/with-device.sh "$test" --ignored --test-threads=1 --nocapture --exact "$@"
 }
 
+if [ "${1:-}" = arm64 ]; then
+  [ -d target/device/arm64-v8a ] || scripts/build-device.sh arm64
+  scripts/rig/setup.sh --arm64
+  say "a matrix on an arm64 phone"
+  ABI=arm64-v8a QEMU_CPU=max timeout -k 10 900 scripts/rig/with-device.sh scripts/rig/matrix.sh arm64
+  exit 0
+fi
+
 say "commands, files, pushes that are cut off, a restarted server"
 rig '' commands_end_as_they_end_in_a_shell a_command_that_is_left_ends_on_the_phone small_files_go_there_and_back \
   what_is_there_is_not_sent_again_but_another_content_is_found \
@@ -46,6 +55,7 @@ say "a matrix on the phone, undisturbed and disturbed"
 timeout -k 10 600 scripts/rig/with-device.sh scripts/rig/matrix.sh undisturbed split_model two_targets server_restarted \
   cable_pulled \
   engine_killed runner_killed wrong_engine push_cut_off phone_killed
+BLIND=1 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh sensors_missing
 DATA_MIB=300 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh disk_full
 echo
 echo "test-adb: all passed"

@@ -165,6 +165,34 @@ phone_killed() {
   ! grep -q '"verdict":"valid"' lost/cells.jsonl || fail "lost: $(cat lost/cells.jsonl)"
   say "the phone killed: exit code $code, $(tail -n 1 lost.log)"
 }
+arm64() {
+  # The engine of the device's ABI is found, not told; it runs on an emulated CPU.
+  sed 's/shape = "quickstart"/shape = "tiny-qwen3moe"/; s/n_predict = 64/n_predict = 8/; s/\[345\]/[0, 64]/' small.toml > arm64.toml
+  "$BMOE" doctor --target "$target" >doctor.log 2>&1 || fail "arm64: doctor: $(cat doctor.log)"
+  grep -q 'target/device/arm64-v8a' doctor.log || fail "arm64: doctor names no engine of its own: $(cat doctor.log)"
+  "$BMOE" run arm64.toml --target "$target" --models . --out arm64 >arm64.log 2>&1 || fail "arm64: $(cat arm64.log)"
+  expect_verdicts arm64 "6 valid"
+  local variant
+  variant=$(grep -o 'built for [^"]*' arm64/environment.json) || fail "arm64: which engine is not recorded: $(cat arm64/environment.json)"
+  say "an arm64 engine, $variant: $(verdicts arm64)"
+}
+sensors_missing() {
+  # No thermal zone and no clock of the CPU, as on a virtual machine: empty folders stand in front of those that
+  # there may be.
+  "$BMOE" run small.toml --target "$target" --engine "$ENGINE" --models "$MODELS" --out blind >blind.log 2>&1 \
+    || fail "blind: $(cat blind.log)"
+  expect_verdicts blind "4 valid"
+  grep -q 'does not tell .*temperature.*clock.*; runs wait for' blind.log || fail "blind: the log does not tell: $(cat blind.log)"
+  python3 - <<'P' || fail "blind: what a gate lacked is not recorded: $(head -n 1 blind/cells.jsonl)"
+import json
+for record in map(json.loads, open("blind/cells.jsonl")):
+    gate = record["conditions"]["gate"]
+    assert any("temperature" in what for what in gate["unavailable"]), gate
+    assert any("clock" in what for what in gate["unavailable"]), gate
+    assert gate["used"], gate
+P
+  say "without sensors and clocks: $(grep -o 'does not tell.*' blind.log | head -n 1)"
+}
 disk_full() {
   local code=0
   "$BMOE" run small.toml --target "$target" --engine "$ENGINE" --models "$MODELS" --out full >full.log 2>&1 || code=$?

@@ -20,6 +20,8 @@ const SHORT: Duration = Duration::from_secs(30);
 const FOLLOWING: Duration = Duration::from_secs(60);
 /// The first wait for a target that is lost, and the longest.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(15)];
+/// How a program ends that does not understand its command line.
+const USAGE: Exit = Exit::Code(2);
 /// How often a waiting runner looks whether it is to stop.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -338,7 +340,38 @@ fn refusal(engine: &Path, exit: Option<Exit>, stderr: &str) -> String {
         Some(Exit::Signal(signal)) => super::signal_name(signal),
         None => "no end".to_owned(),
     };
-    let said = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
+    let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    // A command line that isn't understood is told first and explained behind.
+    let error = lines().find(|line| line.starts_with("error: "));
+    let said = if exit == Some(USAGE) { error.or_else(|| lines().next()) } else { lines().last() };
+    let said = said.unwrap_or("nothing");
     let said = said.strip_prefix("error: ").unwrap_or(said);
-    format!("{} ended with {how} and said: {said}", engine.display())
+    let remedy = if exit == Some(USAGE) {
+        "; it is of another version than this bmoe: build both from the same sources (`cargo build`, for \
+         devices `scripts/build-device.sh arm64`)"
+    } else {
+        ""
+    };
+    format!("{} ended with {how} and said: {said}{remedy}", engine.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_of_another_version_is_told_from_one_that_fails() {
+        let engine = Path::new("/data/bmoe-engine");
+        let old = "error: unexpected argument '--lock' found\n\nUsage: x\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            refusal(engine, Some(Exit::Code(2)), old),
+            "/data/bmoe-engine ended with exit code 2 and said: unexpected argument '--lock' found; it is of \
+             another version than this bmoe: build both from the same sources (`cargo build`, for devices \
+             `scripts/build-device.sh arm64`)"
+        );
+        assert_eq!(
+            refusal(engine, Some(Exit::Code(3)), "a note\nerror: no room\n\n"),
+            "/data/bmoe-engine ended with exit code 3 and said: no room"
+        );
+    }
 }
