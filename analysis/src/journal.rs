@@ -1,11 +1,11 @@
-//! The JSON files of a result folder: `cells.jsonl` and `environment.json`.
+//! The JSON files of a result folder: `cells.jsonl`, `environment.json` and `groups.json`.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::error::{AnalysisError, Result};
-use crate::result_set::{CellRecord, Environment};
+use crate::result_set::{CellRecord, Environment, NamedGroup};
 
 /// What `cells.jsonl` holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -67,6 +67,23 @@ pub fn read_environment(dir: &Path) -> Result<Environment> {
     serde_json::from_str(&text).map_err(|e| AnalysisError::Json {
         line: e.line(),
         message: format!("not an environment: {e}"),
+        path,
+    })
+}
+
+/// Reads `DIR/groups.json`. A folder without one has no groups.
+///
+/// # Errors
+/// The file can't be read or holds something else.
+pub fn read_groups(dir: &Path) -> Result<Vec<NamedGroup>> {
+    let path = dir.join("groups.json");
+    let text = match fs::read_to_string(&path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.map_err(AnalysisError::io("read", &path))?,
+    };
+    serde_json::from_str(&text).map_err(|e| AnalysisError::Json {
+        line: e.line(),
+        message: format!("not a list of groups: {e}"),
         path,
     })
 }

@@ -4,6 +4,7 @@
 
 mod against;
 mod definitions;
+mod groups;
 mod imported;
 mod page;
 mod prose;
@@ -16,7 +17,7 @@ use crate::cells::{Cell, Figures, Shortfall};
 use crate::data::imported::is_imported;
 use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
-use crate::journal::read_environment;
+use crate::journal::{read_environment, read_groups};
 use crate::measured::Measured;
 use crate::plots::{Distribution, Heatmap, Picture, Theme, Timeline};
 use crate::pressure::Pressure;
@@ -130,7 +131,8 @@ pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPat
         parts.push(model_part(model, of_model, &loaded, &reader, &mut pictures)?);
     }
     let report = dir.join("report.md");
-    let text = prose::report(&loaded, &parts);
+    let groups = groups::compared(&read_groups(dir)?, &cells, &loaded.measured);
+    let text = prose::report(&loaded, &parts, &groups);
     atomic::write(&report, text.as_bytes())?;
     let runs = page::measured_runs(&cells, &loaded.measured, &reader)?;
     let page = page::write(dir, &text, &pictures.svgs, &runs)?;

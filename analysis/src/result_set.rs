@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/matrix.toml          the matrix as it was given
 //! DIR/environment.json     [`Environment`]
+//! DIR/groups.json          [`NamedGroup`]s, when the matrix names some
 //! DIR/cells.jsonl          append-only, one [`CellRecord`] a line, one line per attempt that ended
 //! DIR/data/runs.parquet    one row per run
 //! DIR/data/tokens.parquet  one row per decode step
@@ -13,11 +14,13 @@
 //! ```
 
 mod conditions;
+mod groups;
 
 use bmoe_trace::RunConfig;
 use serde::{Deserialize, Serialize};
 
 pub use conditions::{Conditions, Gate, State};
+pub use groups::{GroupPair, NamedGroup};
 
 /// How one attempt at a cell ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

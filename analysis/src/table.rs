@@ -10,7 +10,7 @@ use crate::markdown::Markdown;
 use crate::pressure::Pressure;
 use crate::stats::{Intervals, Rates};
 
-pub use against::against;
+pub use against::{against, group};
 pub use pressure::{not_valid, pressure};
 pub use spread::{intervals, steady};
 

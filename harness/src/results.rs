@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use bmoe_analysis::data::imported::is_imported;
 use bmoe_analysis::journal::Journal;
 use bmoe_analysis::report::ReportPaths;
-use bmoe_analysis::result_set::Environment;
+use bmoe_analysis::result_set::{Environment, NamedGroup};
+use serde::Serialize;
 
 use crate::error::Error;
 use crate::{atomic, console};
@@ -62,13 +63,25 @@ pub fn keep_matrix(folder: &Path, matrix_text: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// It can't be written.
-pub fn create(folder: &Path, matrix_text: &str, environment: &Environment) -> Result<(), Error> {
+pub fn create(
+    folder: &Path,
+    matrix_text: &str,
+    groups: &[NamedGroup],
+    environment: &Environment,
+) -> Result<(), Error> {
     keep_matrix(folder, matrix_text)?;
-    let mut json = serde_json::to_vec_pretty(environment)
-        .map_err(|e| Error::io("write", &folder.join("environment.json"))(e.into()))?;
+    if !groups.is_empty() {
+        write_json(&folder.join("groups.json"), groups)?;
+    }
+    // The last one: a folder that has it has the others.
+    write_json(&folder.join("environment.json"), environment)
+}
+
+fn write_json<T: Serialize + ?Sized>(path: &Path, content: &T) -> Result<(), Error> {
+    let mut json =
+        serde_json::to_vec_pretty(content).map_err(|e| Error::io("write", path)(e.into()))?;
     json.push(b'\n');
-    let path = folder.join("environment.json");
-    atomic::write(&path, &json).map_err(Error::io("write", &path))
+    atomic::write(path, &json).map_err(Error::io("write", path))
 }
 
 /// What rendering left.

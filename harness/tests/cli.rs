@@ -84,6 +84,37 @@ fn ctrl_c_stops_the_engine_and_renders_what_there_is() {
 }
 
 #[test]
+fn groups_are_compared_on_the_terminal_and_in_the_report() {
+    let place = Place::new("succeed");
+    let group = "\n[[group]]\nname = \"caches\"\nbaseline = { mode = \"stream\", cache_mib = 0 }\n\
+                 members = { mode = \"stream\" }\n";
+    fs::write(place.at("m.toml"), format!("{}{group}", common::place::MATRIX)).unwrap();
+    let output = place.bmoe(&RUN);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("caches: "), "{}", stdout(&output));
+    let report = || fs::read_to_string(place.at("out/report.md")).unwrap();
+    let (_, section) =
+        report().split_once("## Group: caches").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let rows: Vec<&str> =
+        section.lines().skip(4).take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(rows.len(), 2, "{section}");
+    for (row, mib) in rows.iter().zip([8, 16]) {
+        assert!(
+            row.starts_with(&format!(
+                "| stream, cache {mib} MiB, 1 lane | stream, cache off, 1 lane |"
+            )),
+            "{row}"
+        );
+        // One run each decides nothing.
+        assert!(row.contains("| 1 against 1 |") && row.ends_with("| can't decide |"), "{row}");
+    }
+    // The report alone does the same.
+    let first = report();
+    assert_eq!(place.bmoe(&["report", "out"]).status.code(), Some(0));
+    assert_eq!(report(), first);
+}
+
+#[test]
 fn dry_runs_and_lists_run_nothing() {
     let place = Place::new("touch \"$here/ran\"");
     let mut args = RUN.to_vec();

@@ -6,7 +6,7 @@ use super::{HeatmapPart, Loaded, ModelPart, definitions};
 use crate::markdown::{Markdown, escape, link_text};
 use crate::result_set::{Environment, ModelFile};
 use crate::stats;
-use crate::table::{self, Row, mib};
+use crate::table::{self, Against, Row, mib};
 use crate::tells;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -14,7 +14,11 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// Repetitions that differ by more are told.
 const WIDE_SPREAD: f64 = 0.15;
 
-pub(super) fn report(loaded: &Loaded, models: &[ModelPart<'_>]) -> String {
+pub(super) fn report(
+    loaded: &Loaded,
+    models: &[ModelPart<'_>],
+    groups: &[(String, Vec<Against>)],
+) -> String {
     let mut text = match &loaded.matrix {
         Some(name) => format!("# {}: benchmark report\n\n", escape(name)),
         None => "# Benchmark report\n\n".to_owned(),
@@ -28,6 +32,14 @@ pub(super) fn report(loaded: &Loaded, models: &[ModelPart<'_>]) -> String {
     }
     if models.is_empty() {
         text.push_str("\nNo cell has ended yet.\n");
+    }
+    for (name, pairs) in groups {
+        let _ = writeln!(text, "\n## Group: {}\n", escape(name));
+        if pairs.is_empty() {
+            text.push_str("No pair of it has been measured.\n");
+        } else {
+            text.push_str(&table::group(pairs));
+        }
     }
     text.push('\n');
     definitions::push(&mut text, models, loaded.warmup_tokens);

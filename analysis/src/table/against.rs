@@ -1,8 +1,9 @@
 //! Cells against their baseline.
 
-use super::{Row, column, table, words};
+use super::{Against, Row, column, table, words};
 use crate::compare::text::{p, signed};
 use crate::compare::{Comparison, Outcome};
+use crate::markdown::Markdown;
 
 /// The cells that are compared with one baseline.
 #[must_use]
@@ -37,6 +38,31 @@ pub fn against(rows: &[Row<'_>], baseline: &str) -> String {
         words("says", move |row| tok_s(row, &says)),
     ]);
     table(&columns, rows.iter().filter(of_baseline))
+}
+
+/// The pairs of a named group.
+#[must_use]
+pub fn group(pairs: &[Against]) -> String {
+    let reads = pairs.iter().any(|pair| pair.mib_token.difference_pct.is_some());
+    let mut headings = vec!["configuration", "against", "Δ tok/s %", "95 % interval"];
+    if reads {
+        headings.extend(["Δ MiB/token %", "95 % interval"]);
+    }
+    headings.extend(["runs", "p", "says"]);
+    let mut table = Markdown::new(&headings);
+    table.left_aligned(1);
+    table.left_aligned(headings.len() - 1);
+    for Against { tok_s, mib_token } in pairs {
+        let mut row = vec![tok_s.b.name.clone(), tok_s.a.name.clone()];
+        row.extend([signed(tok_s.difference_pct), interval(tok_s)]);
+        if reads {
+            row.extend([signed(mib_token.difference_pct), interval(mib_token)]);
+        }
+        let runs = format!("{} against {}", tok_s.b.runs.len(), tok_s.a.runs.len());
+        row.extend([runs, p(tok_s.p_corrected), says(tok_s)]);
+        table.row(&row);
+    }
+    table.finish()
 }
 
 fn interval(comparison: &Comparison) -> String {

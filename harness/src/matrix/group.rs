@@ -1,5 +1,6 @@
 //! Named groups of cells that are compared with each other.
 
+use bmoe_analysis::result_set::{GroupPair, NamedGroup};
 use serde::Deserialize;
 
 use super::cells::Cell;
@@ -27,5 +28,21 @@ impl Group {
             cells.iter().partition(|cell| self.baseline.matches(&cell.config));
         let members = others.into_iter().filter(|cell| self.members.matches(&cell.config));
         (baselines, members.collect())
+    }
+
+    /// Each member with the baseline of its model, that of the same prompt where there are several.
+    #[must_use]
+    pub fn named(&self, cells: &[Cell]) -> NamedGroup {
+        let (baselines, members) = self.split(cells);
+        let pair = |member: &Cell| {
+            let of_model = || baselines.iter().filter(|b| b.model == member.model);
+            let same = of_model().find(|b| b.config.prompt == member.config.prompt);
+            let baseline = same.or_else(|| of_model().next())?;
+            Some(GroupPair { baseline: baseline.id.clone(), member: member.id.clone() })
+        };
+        NamedGroup {
+            name: self.name.clone(),
+            pairs: members.into_iter().filter_map(pair).collect(),
+        }
     }
 }

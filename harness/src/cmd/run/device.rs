@@ -152,7 +152,9 @@ impl Shared<'_> {
             version.push_str(&format!(", built for {variant}"));
         }
         environment.models = self.models.to_vec();
-        results::create(folder, self.matrix_text, &environment)
+        let groups: Vec<_> =
+            self.matrix.groups.iter().map(|group| group.named(&self.schedule.cells)).collect();
+        results::create(folder, self.matrix_text, &groups, &environment)
     }
 
     fn version(&self, target: &dyn Target, engine: &Path) -> Result<Option<String>, Error> {

@@ -319,7 +319,7 @@ fn conclude_one(summary: &Summary, out: &Path, matrix: &Matrix) -> Result<(), Er
     let rendered = (!summary.records.is_empty()).then(|| results::render(out)).transpose();
     if let Ok(Some(rendered)) = &rendered {
         rendered.print();
-        groups::print(matrix, out)?;
+        groups::print(out, matrix.warmup_tokens)?;
     }
     println!("results  {}", out.display());
     rendered?;
