@@ -1,0 +1,28 @@
+//! The screen `Run`.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::widgets::Paragraph;
+
+use super::{Reply, Screen, ScreenId};
+use crate::view::keys::Action;
+use crate::view::theme::Theme;
+use crate::view::world::World;
+
+/// Its state.
+#[derive(Debug, Default)]
+pub struct RunScreen {}
+
+impl Screen for RunScreen {
+    fn id(&self) -> ScreenId {
+        ScreenId::Run
+    }
+
+    fn on_action(&mut self, _action: Action, _world: &mut World) -> Reply {
+        Reply::Passed
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>, area: Rect, _world: &World, _theme: Theme) {
+        frame.render_widget(Paragraph::new("Run"), area);
+    }
+}
