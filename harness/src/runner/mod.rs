@@ -30,7 +30,8 @@ pub use across::{judge_across, suspects};
 pub use executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Job, signal_name};
 pub use gate::GateRules;
 pub use journal::{Journal, JournalError, JournalEvent, Past, Started};
-pub use supervised::SupervisedExecutor;
+pub(crate) use pace::Pace;
+pub use supervised::{FOLLOWED_FILE, SupervisedExecutor};
 
 /// Where a target has the files of a matrix, by the path that the cells name.
 pub type Placed = HashMap<PathBuf, PathBuf>;

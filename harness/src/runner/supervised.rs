@@ -14,6 +14,10 @@ use super::executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Jo
 use super::feed::Feed;
 use crate::target::{Command, Target, TargetError};
 
+/// What has been heard of a run on a device, in the attempt's folder here until the device's own files are
+/// fetched: lines of `bmoe-engine follow`. For whoever watches the run; nothing is judged by it.
+pub const FOLLOWED_FILE: &str = "followed.txt";
+
 /// What a command may take that ends by itself soon.
 const SHORT: Duration = Duration::from_secs(30);
 /// What following may take before it is begun again: bounds how long a silent target goes unnoticed.
@@ -179,6 +183,7 @@ impl<'a> SupervisedExecutor<'a> {
     ) -> Result<Status, ExecutorError> {
         let mut feed = Feed::default();
         let mut asked = false;
+        let mut heard = Heard::new(job);
         // What the run says and what is said about the target go the same way.
         let on_event = RefCell::new(on_event);
         let mut tell = |event| on_event.borrow_mut()(event);
@@ -187,7 +192,10 @@ impl<'a> SupervisedExecutor<'a> {
                 if !asked && self.interrupt.signal().is_some() {
                     return Ok(Turn::Interrupted);
                 }
-                self.follow(job, &mut feed, !asked, &mut |event| on_event.borrow_mut()(event))
+                self.follow(job, &mut feed, !asked, &mut |event| {
+                    heard.keep(&event);
+                    on_event.borrow_mut()(event);
+                })
             });
             match turn? {
                 Turn::Over(status) => return Ok(status),
@@ -253,8 +261,8 @@ impl<'a> SupervisedExecutor<'a> {
 
     /// What was fetched is not needed there any more. A folder that stays is room lost and nothing else.
     fn clear(&self, job: &Job<'_>) {
-        let here = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if here(job.place) != here(job.folder) {
+        if !is_here(job) {
+            let _ = std::fs::remove_file(job.folder.join(FOLLOWED_FILE));
             let words = ["rm".into(), "-rf".into(), job.place.as_os_str().to_owned()];
             let command = Command::new(words, SHORT);
             let _ = self.target.exec(&command, &mut |_| ControlFlow::Continue(()));
@@ -312,6 +320,36 @@ impl Executor for SupervisedExecutor<'_> {
     fn abandon(&mut self, place: &Path) -> Result<(), ExecutorError> {
         self.stop(place, &mut |_| {}).map(drop)
     }
+}
+
+/// Keeps what is heard of a run elsewhere. A failure of it is none of the run's.
+struct Heard(Option<std::fs::File>);
+
+impl Heard {
+    fn new(job: &Job<'_>) -> Self {
+        let path = job.folder.join(FOLLOWED_FILE);
+        let elsewhere = !is_here(job);
+        Self(elsewhere.then(|| std::fs::File::create(path).ok()).flatten())
+    }
+
+    fn keep(&mut self, event: &Event) {
+        let followed = match event {
+            Event::Line(line) => Followed::Line(line.clone()),
+            Event::Sample(sample) => Followed::Sample(sample.clone()),
+            Event::Notice(_) => return,
+        };
+        if let Some(file) = &mut self.0
+            && std::io::Write::write_all(file, format!("{followed}\n").as_bytes()).is_err()
+        {
+            self.0 = None;
+        }
+    }
+}
+
+/// Whether the attempt's place on the target is its folder here.
+fn is_here(job: &Job<'_>) -> bool {
+    let here = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    here(job.place) == here(job.folder)
 }
 
 /// What went wrong with a command on the target.

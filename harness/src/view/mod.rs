@@ -4,11 +4,13 @@
 //! * [`source`]: where that comes from: a result folder, an imported trace, a run in progress.
 //! * [`screens`]: one module a screen; its state apart from its drawing.
 //! * [`keys`]: every key, declared once. [`theme`]: every colour, by what it means.
+//! * [`plain`]: the same without a screen.
 //! * [`app`]: the frame around a screen, and what keys do to all of them. [`terminal`]: the terminal.
 
 pub mod app;
 pub mod figures;
 pub mod keys;
+pub mod plain;
 pub mod screens;
 pub mod source;
 pub mod terminal;

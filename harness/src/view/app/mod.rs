@@ -76,6 +76,12 @@ impl App {
         self.screens[self.shown].id()
     }
 
+    /// What a person who leaves should know of what goes on.
+    #[must_use]
+    pub fn goes_on(&self) -> Option<String> {
+        self.source.goes_on()
+    }
+
     /// Whether somebody asked to leave.
     #[must_use]
     pub fn is_left(&self) -> bool {

@@ -82,11 +82,16 @@ impl World {
     pub fn add_run(&mut self, run: RunData) -> usize {
         self.runs.push(run);
         let last = self.runs.len() - 1;
-        if !self.chosen {
+        if !self.chosen && (self.mode == Mode::Live || last == 0) {
             self.selected = last;
             self.rewind();
         }
         last
+    }
+
+    /// The selected run turned out to be over: it is shown from its beginning.
+    pub fn replay(&mut self) {
+        self.rewind();
     }
 
     fn rewind(&mut self) {
