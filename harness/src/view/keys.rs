@@ -107,6 +107,8 @@ use KeyCode::{BackTab, Char, End, Enter, Esc, Home, Tab};
 
 /// Screens that show one or several runs up to the playhead.
 const PLAYED: On = On::Screens(&[ScreenId::Run, ScreenId::Experts, ScreenId::Compare]);
+/// Screens whose cursor goes to an end.
+const ENDS: On = On::Screens(&[ScreenId::Matrix]);
 /// Screens with a cursor.
 const CURSOR: On = On::Screens(&[ScreenId::Experts, ScreenId::Matrix, ScreenId::Compare]);
 const EXPERTS: On = On::Screens(&[ScreenId::Experts]);
@@ -197,6 +199,8 @@ pub const KEYS: &[Key] = &[
     key(&[Char('+'), Char('=')], "+", "speed", "play at twice the speed", Action::Faster, PLAYED),
     key(&[Char('n')], "n", "run", "the next run", Action::NextRun, PLAYED),
     key(&[Char('p'), Char('N')], "p", "", "the run before", Action::PreviousRun, PLAYED),
+    key(&[Home, Char('g')], "home g", "", "to the first cell", Action::First, ENDS),
+    key(&[End, Char('G')], "end G", "", "to the last cell", Action::Last, ENDS),
 ];
 
 impl Key {

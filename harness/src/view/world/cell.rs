@@ -1,6 +1,8 @@
 //! A cell of a matrix.
 
-use bmoe_analysis::result_set::CellRecord;
+use std::collections::BTreeMap;
+
+use bmoe_analysis::result_set::{CellRecord, Verdict};
 
 /// How a cell stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,4 +41,28 @@ pub struct CellView {
     pub hit_rate: Option<f64>,
     /// MiB of experts read a token.
     pub read_mib: Option<f64>,
+}
+
+impl CellView {
+    /// The last attempt at each repetition.
+    #[must_use]
+    pub fn last_attempts(&self) -> Vec<&CellRecord> {
+        let mut last: BTreeMap<u32, &CellRecord> = BTreeMap::new();
+        for record in &self.attempts {
+            last.insert(record.repetition, record);
+        }
+        last.into_values().collect()
+    }
+
+    /// Repetitions that were tried to an end.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.last_attempts().len()
+    }
+
+    /// Those of them that came out valid.
+    #[must_use]
+    pub fn valid(&self) -> usize {
+        self.last_attempts().iter().filter(|r| r.verdict == Verdict::Valid).count()
+    }
 }

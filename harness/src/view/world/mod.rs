@@ -39,9 +39,9 @@ pub struct World {
     pub notice: Option<String>,
     /// Where in the selected run the view is.
     pub playhead: Playhead,
-    selected: usize,
+    pub(in crate::view) selected: usize,
     /// The person chose the run: a run that starts does not take its place.
-    chosen: bool,
+    pub(in crate::view) chosen: bool,
 }
 
 impl World {

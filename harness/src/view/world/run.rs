@@ -120,11 +120,11 @@ pub struct RunData {
     pub over: bool,
     /// What went wrong, in one line.
     pub trouble: Option<String>,
-    steps: Vec<Step>,
-    ends_ns: Vec<u64>,
-    text: String,
-    text_ends: Vec<usize>,
-    untimed: bool,
+    pub(in crate::view) steps: Vec<Step>,
+    pub(in crate::view) ends_ns: Vec<u64>,
+    pub(in crate::view) text: String,
+    pub(in crate::view) text_ends: Vec<usize>,
+    pub(in crate::view) untimed: bool,
 }
 
 impl RunData {
