@@ -59,6 +59,11 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     if args.no_tui || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let out = &mut std::io::stdout().lock();
         let left = plain::run(source.as_mut(), &mut world, out, &signals);
+        // Whoever read has enough.
+        let left = match left {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(Left::Quit),
+            left => left,
+        };
         let left = left.map_err(Error::io("write to", Path::new("standard output")))?;
         return conclude(left, source.goes_on());
     }
