@@ -76,7 +76,8 @@ fn figures(run: &RunData) -> String {
         text.push_str(&format!(", {} tok/s", number(Some(steps.len() as f64 / seconds), 2)));
     }
     let last = steps.last();
-    if let Some(rate) = last.and_then(|step| step.cumulative_hit_rate) {
+    let cached = run.policy.is_some() || run.mode.is_empty();
+    if let Some(rate) = last.and_then(|step| step.cumulative_hit_rate).filter(|_| cached) {
         text.push_str(&format!(", hit {}", percent(Some(rate))));
     }
     let read: Option<u64> = steps.iter().map(|step| step.read_bytes).sum();

@@ -161,12 +161,13 @@ fn footer(frame: &mut Frame<'_>, area: Rect, world: &World, shown: ScreenId, the
     }
 }
 
-/// All keys of the screen.
+/// All keys of the screen, scrolled as far as there are more than fit.
 pub(super) fn help(
     frame: &mut Frame<'_>,
     area: Rect,
     screens: &[ScreenId],
     shown: ScreenId,
+    scrolled: &mut u16,
     theme: Theme,
 ) {
     let there = |action: Action| match action {
@@ -191,10 +192,16 @@ pub(super) fn help(
         width,
         height,
     };
+    let hidden = (lines.len() as u16).saturating_sub(height - 2);
+    *scrolled = (*scrolled).min(hidden);
+    let bottom = if hidden > 0 { " ? closes, ↓ ↑ show more " } else { " ? closes " };
     let block = Block::bordered()
         .title(format!(" {}: keys ", shown.name()))
-        .title_bottom(" ? closes ")
+        .title_bottom(bottom)
         .border_style(theme.style(Role::Border));
     frame.render_widget(Clear, window);
-    frame.render_widget(Paragraph::new(lines).block(block).style(Style::new()), window);
+    frame.render_widget(
+        Paragraph::new(lines).block(block).scroll((*scrolled, 0)).style(Style::new()),
+        window,
+    );
 }

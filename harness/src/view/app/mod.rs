@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{
-    self, Event, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
+    self, Event, KeyCode, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
 };
 use ratatui::layout::{Position, Rect};
 use signal_hook::consts::SIGINT;
@@ -40,7 +40,8 @@ pub struct App {
     world: World,
     source: Box<dyn Source>,
     theme: Theme,
-    help: bool,
+    /// The help is open, scrolled by so many lines.
+    help: Option<u16>,
     left: bool,
     /// Where things were drawn last, for the mouse.
     chrome: Chrome,
@@ -56,7 +57,7 @@ impl App {
         theme: Theme,
     ) -> Self {
         let chrome = Chrome::default();
-        Self { screens, shown: 0, world, source, theme, help: false, left: false, chrome }
+        Self { screens, shown: 0, world, source, theme, help: None, left: false, chrome }
     }
 
     /// What is known.
@@ -109,8 +110,8 @@ impl App {
             Event::Paste(text) if self.screens[self.shown].types() => {
                 for letter in text.chars().filter(|c| !c.is_control() || *c == '\n') {
                     let code = match letter {
-                        '\n' => event::KeyCode::Char(' '),
-                        letter => event::KeyCode::Char(letter),
+                        '\n' => KeyCode::Char(' '),
+                        letter => KeyCode::Char(letter),
                     };
                     self.screens[self.shown].on_key(&KeyEvent::from(code), &mut self.world);
                 }
@@ -122,10 +123,19 @@ impl App {
     fn on_key(&mut self, key: &KeyEvent) {
         let id = self.screen();
         let screen = &mut self.screens[self.shown];
-        if screen.types() && !self.help {
+        if let Some(lines) = &mut self.help {
+            let by = match key.code {
+                KeyCode::Down | KeyCode::Char('j') => 1,
+                KeyCode::Up | KeyCode::Char('k') => -1,
+                KeyCode::PageDown => 10,
+                KeyCode::PageUp => -10,
+                _ => 0,
+            };
+            *lines = lines.saturating_add_signed(by);
+        } else if screen.types() {
             match screen.on_key(key, &mut self.world) {
                 // A letter that the screen did not want is not a command.
-                Reply::Passed if matches!(key.code, event::KeyCode::Char(_)) => {
+                Reply::Passed if matches!(key.code, KeyCode::Char(_)) => {
                     if keys::action(id, key) == Some(Action::Quit) && !key.modifiers.is_empty() {
                         self.on_interrupt();
                     }
@@ -159,9 +169,9 @@ impl App {
 
     /// Does what a key or the mouse asks for.
     pub fn on_action(&mut self, action: Action) {
-        if self.help {
+        if self.help.is_some() {
             match action {
-                Action::Help | Action::Back => self.help = false,
+                Action::Help | Action::Back => self.help = None,
                 Action::Quit => self.left = true,
                 _ => {}
             }
@@ -175,7 +185,7 @@ impl App {
         let world = &mut self.world;
         match action {
             Action::Quit => self.left = true,
-            Action::Help => self.help = true,
+            Action::Help => self.help = Some(0),
             Action::Show(id) => self.show(id),
             Action::NextScreen => self.shown = (self.shown + 1) % count,
             Action::PreviousScreen => self.shown = (self.shown + count - 1) % count,
@@ -198,7 +208,7 @@ impl App {
 
     fn on_mouse(&mut self, mouse: &MouseEvent) {
         let at = Position::new(mouse.column, mouse.row);
-        if mouse.kind == MouseEventKind::Down(MouseButton::Left) && !self.help {
+        if mouse.kind == MouseEventKind::Down(MouseButton::Left) && self.help.is_none() {
             if let Some(id) = self.chrome.screen_at(at) {
                 return self.show(id);
             }
@@ -209,7 +219,7 @@ impl App {
             }
         }
         let area = self.chrome.body;
-        if !area.contains(at) || self.help {
+        if !area.contains(at) || self.help.is_some() {
             return;
         }
         match self.screens[self.shown].on_mouse(mouse, area, &mut self.world) {
@@ -237,8 +247,8 @@ impl App {
         let screen = &self.screens[self.shown];
         self.chrome = chrome::draw(frame, &self.world, &ids, screen.id(), self.theme);
         screen.draw(frame, self.chrome.body, &self.world, self.theme);
-        if self.help {
-            chrome::help(frame, area, &ids, screen.id(), self.theme);
+        if let Some(lines) = &mut self.help {
+            chrome::help(frame, area, &ids, screen.id(), lines, self.theme);
         }
     }
 

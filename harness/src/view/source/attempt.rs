@@ -40,6 +40,12 @@ impl AttemptFeed {
         Self { trace: TraceTail::new(path), lines: Vec::new(), ..Self::new(Path::new("")) }
     }
 
+    /// Whether the trace has its last record.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.taker.ended()
+    }
+
     /// Takes what has come; whether there is more at once.
     pub fn poll(&mut self, run: &mut RunData) -> bool {
         let taker = &mut self.taker;

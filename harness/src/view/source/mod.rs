@@ -79,8 +79,7 @@ impl Source for TraceSource {
     fn poll(&mut self, world: &mut World) {
         let Some(run) = world.runs.first_mut() else { return };
         let more = self.feed.poll(run);
-        let ended = run.over;
-        if !more && !ended && !is_fresh(&self.path) {
+        if !more && !self.feed.ended() && !is_fresh(&self.path) {
             run.trouble.get_or_insert("the trace was cut off: it has no end".into());
             run.over = true;
         }

@@ -15,6 +15,7 @@ pub struct Taker {
     recorded: usize,
     written: usize,
     measured: bool,
+    ended: bool,
     residency: Vec<Residency>,
     read_bytes: Vec<u64>,
 }
@@ -52,6 +53,7 @@ impl Taker {
                 self.recorded += 1;
             }
             Record::End(end) => {
+                self.ended = true;
                 run.over = true;
                 run.trouble = match end.outcome {
                     Outcome::Complete => None,
@@ -64,6 +66,12 @@ impl Taker {
             }
             Record::Turn(_) | Record::Read(_) | Record::Compute(_) => {}
         }
+    }
+
+    /// Whether the record of the run's end has come.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
     }
 
     fn start(&mut self, run: &mut RunData, start: RunStart) {

@@ -15,6 +15,9 @@ use crate::view::world::{CellView, State, World};
 /// Rows of the attempts below the table.
 const DETAIL_ROWS: u16 = 9;
 
+/// A table of such a width has room for counts behind a verdict.
+const WIDE: u16 = 100;
+
 /// The table, the summary above it and the attempts below it.
 fn areas(area: Rect, details: bool) -> [Rect; 3] {
     Layout::vertical([
@@ -59,7 +62,7 @@ pub(super) fn matrix(
     }
     let first = first(table, screen);
     let rows = world.cells.iter().enumerate().skip(first).map(|(index, cell)| {
-        let row = row(cell, world, theme);
+        let row = row(cell, world, table.width < WIDE, theme);
         if index == screen.cursor() { row.style(theme.style(Role::Cursor)) } else { row }
     });
     let widths = [
@@ -69,7 +72,7 @@ pub(super) fn matrix(
         Constraint::Length(6),
         Constraint::Length(6),
         Constraint::Length(9),
-        if table.width < 100 { Constraint::Length(15) } else { Constraint::Fill(1) },
+        if table.width < WIDE { Constraint::Length(15) } else { Constraint::Fill(1) },
     ];
     let names = ["", "cell", "tok/s", "×", "hit %", "MiB/token", "runs"];
     let header = Row::new(names.map(|name| match name {
@@ -113,7 +116,7 @@ fn mark(cell: &CellView) -> (&'static str, Role) {
     }
 }
 
-fn row<'a>(cell: &'a CellView, world: &World, theme: Theme) -> Row<'a> {
+fn row<'a>(cell: &'a CellView, world: &World, short: bool, theme: Theme) -> Row<'a> {
     let right = |text: String| Cell::from(Line::from(text).right_aligned());
     let baseline = world.cells.iter().find(|c| c.baseline && c.model == cell.model);
     let ratio = cell.tok_s.zip(baseline.and_then(|b| b.tok_s)).map(|(it, base)| it / base);
@@ -132,17 +135,18 @@ fn row<'a>(cell: &'a CellView, world: &World, theme: Theme) -> Row<'a> {
         right(number(ratio, 2)),
         right(hit),
         right(three(cell.read_mib)),
-        Cell::from(Span::styled(runs(cell), theme.style(role))),
+        Cell::from(Span::styled(runs(cell, short), theme.style(role))),
     ])
 }
 
 /// `2 of 3 valid`, or the first thing that went wrong.
-fn runs(cell: &CellView) -> String {
+fn runs(cell: &CellView, short: bool) -> String {
     let of = cell.planned.max(cell.done());
     let bad = cell.last_attempts().into_iter().find(|record| record.verdict != Verdict::Valid);
     match (cell.state, bad) {
         (State::Waiting, None) => "waiting".to_owned(),
         (State::Running, None) => format!("{} of {of}, running", cell.done()),
+        (_, Some(bad)) if short => bad.verdict.words().to_owned(),
         (_, Some(bad)) => format!("{}, {} of {of} valid", bad.verdict.words(), cell.valid()),
         (_, None) => format!("{} of {of} valid", cell.valid()),
     }

@@ -96,8 +96,8 @@ fn pair<'a>(label: &'a str, now: &str, mean: &str, theme: Theme) -> Line<'a> {
 
 fn row<'a>(label: &'a str, value: String, theme: Theme) -> Line<'a> {
     Line::from(vec![
-        Span::styled(format!("{label:<11}"), theme.style(Role::Dim)),
-        Span::raw(format!("{value:>12}")),
+        Span::styled(format!("{label:<9}"), theme.style(Role::Dim)),
+        Span::raw(format!("{value:>15}")),
     ])
 }
 
