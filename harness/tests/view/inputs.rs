@@ -204,6 +204,15 @@ fn what_is_no_trace_and_no_folder_of_results_is_refused() {
     let refused = |path: &Path| source::open(path).err().unwrap().to_string();
     assert!(refused(folder.path()).contains("is no result folder"));
     assert!(refused(&folder.path().join("absent")).contains("absent"));
+    for target in ["local", "adb-1"] {
+        let below = folder.path().join("both").join(target);
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join("journal.jsonl"), "").unwrap();
+    }
+    let both = folder.path().join("both");
+    fs::write(both.join("matrix.toml"), "").unwrap();
+    let said = refused(&both);
+    assert!(said.contains("give one of them: ") && said.contains("both/adb-1, "), "{said}");
     let path = write(folder.path(), b"");
     assert!(!refused(&path).is_empty());
     let path = write(folder.path(), b"hello\nworld\n");

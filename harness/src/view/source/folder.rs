@@ -62,6 +62,14 @@ impl FolderSource {
                 folder.display()
             )));
         }
+        let targets = targets(folder);
+        if targets.len() > 1 && !records.is_file() {
+            return Err(Error::Refused(format!(
+                "{} has a folder for each of its targets; give one of them: {}",
+                folder.display(),
+                targets.join(", ")
+            )));
+        }
         let mut world = World { name: folder.display().to_string(), ..World::default() };
         // An older matrix may not be understood any more; its results are there all the same.
         if let Ok((matrix, _)) = Matrix::load(&matrix) {
@@ -273,6 +281,18 @@ impl Source for FolderSource {
     fn is_settled(&self) -> bool {
         self.pending.is_empty()
     }
+}
+
+/// The folders of several targets, each with results of its own.
+fn targets(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut targets: Vec<String> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.join("journal.jsonl").is_file())
+        .map(|path| path.display().to_string())
+        .collect();
+    targets.sort();
+    targets
 }
 
 /// The cells of a matrix, as far as its folder's plan has them run.
