@@ -241,7 +241,7 @@ fn imports_are_rendered_and_damaged_files_leave_nothing() {
 fn help_is_what_people_read() {
     let place = Place::new("");
     let mut all = String::new();
-    for command in ["", "synth", "run", "report", "compare", "import", "simulate"] {
+    for command in ["", "synth", "run", "view", "report", "compare", "import", "simulate"] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|a| !a.is_empty()).collect();
         all += &format!("$ bmoe {}\n{}\n", args.join(" "), stdout(&place.bmoe(&args)));
     }

@@ -12,11 +12,8 @@ use bmoe_trace::supervised::{
 
 use super::executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Job};
 use super::feed::Feed;
+use super::heard::{FOLLOWED_FILE, Heard, is_here};
 use crate::target::{Command, Target, TargetError};
-
-/// What has been heard of a run on a device, in the attempt's folder here until the device's own files are
-/// fetched: lines of `bmoe-engine follow`. For whoever watches the run; nothing is judged by it.
-pub const FOLLOWED_FILE: &str = "followed.txt";
 
 /// What a command may take that ends by itself soon.
 const SHORT: Duration = Duration::from_secs(30);
@@ -320,36 +317,6 @@ impl Executor for SupervisedExecutor<'_> {
     fn abandon(&mut self, place: &Path) -> Result<(), ExecutorError> {
         self.stop(place, &mut |_| {}).map(drop)
     }
-}
-
-/// Keeps what is heard of a run elsewhere. A failure of it is none of the run's.
-struct Heard(Option<std::fs::File>);
-
-impl Heard {
-    fn new(job: &Job<'_>) -> Self {
-        let path = job.folder.join(FOLLOWED_FILE);
-        let elsewhere = !is_here(job);
-        Self(elsewhere.then(|| std::fs::File::create(path).ok()).flatten())
-    }
-
-    fn keep(&mut self, event: &Event) {
-        let followed = match event {
-            Event::Line(line) => Followed::Line(line.clone()),
-            Event::Sample(sample) => Followed::Sample(sample.clone()),
-            Event::Notice(_) => return,
-        };
-        if let Some(file) = &mut self.0
-            && std::io::Write::write_all(file, format!("{followed}\n").as_bytes()).is_err()
-        {
-            self.0 = None;
-        }
-    }
-}
-
-/// Whether the attempt's place on the target is its folder here.
-fn is_here(job: &Job<'_>) -> bool {
-    let here = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    here(job.place) == here(job.folder)
 }
 
 /// What went wrong with a command on the target.
