@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What watching costs: the same cells with the viewer on their result folder and without it, turn about, each with one
-# core left free and with all of them computing. `bmoe compare` says the difference with its interval. On a machine
-# that does nothing else: scripts/view-cost.sh [ROUNDS] [FPS]. Needs tmux and target/debug/{bmoe,bmoe-engine}.
+# What watching costs: the same run with the viewer on its result folder and without it, turn about; once with one core
+# left free by the engine and once with all of them computing. `bmoe compare` says the difference with its interval. On
+# a machine that does nothing else: scripts/view-cost.sh [ROUNDS] [FPS]. Needs tmux and target/debug/{bmoe,bmoe-engine}.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 rounds=${1:-6}
@@ -18,64 +18,76 @@ tmux=(tmux -L "bmoe-cost-$$" -f /dev/null)
 trap '"${tmux[@]}" kill-server 2>/dev/null || true; rm -rf "$work"' EXIT
 export LANG=C.UTF-8 LC_ALL=C.UTF-8
 
-threads="$cores"
-if [ "$cores" -gt 1 ]; then threads="$((cores - 1)), $cores"; fi
-cat >"$work/cost.toml" <<TOML
+matrix() { # matrix THREADS
+  cat <<TOML
 name = "cost"
 repetitions = 1
 timeout_s = 600
 
 [[model]]
-name = "quickstart"
+name = "${SHAPE:-quickstart}"
 synth = { shape = "${SHAPE:-quickstart}" }
 
 [base]
 prompt = "The old lighthouse keeper climbed the stairs"
 n_predict = ${TOKENS:-512}
-ctx_tokens = 1024
-cache_mib = 115
-io_threads = 2
+ctx_tokens = 2048
+threads = $1
 
 [axes]
-threads = [$threads]
+mode = ["stream"]
+cache_mib = [${CACHE_MIB:-115}]
+io_threads = [2]
 
 [gate]
 max_wait_s = 20
 TOML
-
-# One more repetition in a folder: its own matrix asks for one more, and `--resume` runs what is missing.
-repetition() { # repetition FOLDER NUMBER
-  if [ "$2" = 1 ]; then
-    "$bmoe" run "$work/cost.toml" --out "$1" --models "$models" >/dev/null 2>>"$work/log"
-  else
-    sed -i "s/^repetitions = .*/repetitions = $2/" "$1/matrix.toml"
-    "$bmoe" run --resume "$1" >/dev/null 2>>"$work/log"
-  fi
 }
 
-watched() { # watched FOLDER NUMBER
-  repetition "$1" "$2" &
+# One more repetition in a folder: its own matrix asks for one more, and `--resume` runs what is missing.
+repetition() { # repetition MATRIX FOLDER NUMBER
+  local words=("$1" --out "$2" --models "$models")
+  if [ "$3" != 1 ]; then
+    sed -i "s/^repetitions = .*/repetitions = $3/" "$2/matrix.toml"
+    words=(--resume "$2")
+  fi
+  "$bmoe" run "${words[@]}" >/dev/null 2>"$work/log" || {
+    cat "$work/log" >&2
+    exit 1
+  }
+}
+
+watched() { # watched MATRIX FOLDER NUMBER
+  repetition "$@" &
   local run=$!
-  until [ -f "$1/matrix.toml" ]; do sleep 0.05; done
-  "${tmux[@]}" new-session -d -x 120 -y 40 "'$bmoe' view '$1' --fps $fps"
+  until [ -f "$2/matrix.toml" ]; do sleep 0.05; done
+  "${tmux[@]}" new-session -d -x 120 -y 40 "'$bmoe' view '$2' --fps $fps"
   wait "$run"
   "${tmux[@]}" kill-server 2>/dev/null || true
 }
 
-# The model is made before anything is measured.
-"$bmoe" run "$work/cost.toml" --out "$work/warm" --models "$models" >/dev/null 2>>"$work/log" || {
-  cat "$work/log" >&2
-  exit 1
+measure() { # measure THREADS WORDS
+  local matrix=$work/$1.toml alone=$work/$1/alone watched=$work/$1/watched round
+  matrix "$1" >"$matrix"
+  mkdir -p "$work/$1"
+  # The model is made, and everything warm, before anything counts.
+  repetition "$matrix" "$work/$1/warm" 1
+  for round in $(seq "$rounds"); do
+    echo "round $round of $rounds, $2" >&2
+    if [ $((round % 2)) = 1 ]; then
+      repetition "$matrix" "$alone" "$round"
+      watched "$matrix" "$watched" "$round"
+    else
+      watched "$matrix" "$watched" "$round"
+      repetition "$matrix" "$alone" "$round"
+    fi
+  done
+  echo
+  echo "$2 (A without the viewer, B with it at $fps frames a second):"
+  "$bmoe" compare "$alone" "$watched"
 }
-for round in $(seq "$rounds"); do
-  echo "round $round of $rounds"
-  if [ $((round % 2)) = 1 ]; then
-    repetition "$work/alone" "$round"
-    watched "$work/watched" "$round"
-  else
-    watched "$work/watched" "$round"
-    repetition "$work/alone" "$round"
-  fi
-done
-echo "A without the viewer, B with it at $fps frames a second, $cores cores:"
-"$bmoe" compare "$work/alone" "$work/watched"
+
+if [ "$cores" -gt 1 ]; then
+  measure $((cores - 1)) "$((cores - 1)) of $cores cores compute"
+fi
+measure "$cores" "all $cores cores compute"

@@ -81,3 +81,14 @@ replay_results() { # plays, seeks and steps through results of this repository
   "$bmoe" view results/quickstart >"$work/plain.txt"
   grep -q 'mmap: 64 tokens, 6[0-9.]* tok/s' "$work/plain.txt"
 }
+
+watch_a_signal() { # a signal gives the terminal back
+  begin 80 24 "sh -c 'echo \$\$ >$work/pid; exec \"$bmoe\" view results/quickstart'"
+  see 'time of each token'
+  kill -TERM "$(cat "$work/pid")"
+  see 'left with 143'
+  see 'interrupted by SIGTERM'
+  # Echo and line mode are back.
+  press 'typed again' Enter
+  see 'typed again'
+}

@@ -38,12 +38,19 @@ pub fn wrap(text: &str, width: u16) -> Vec<String> {
     lines
 }
 
+/// The last place at or before a byte at which a letter begins or the text ends.
+#[must_use]
+pub fn char_boundary(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
 /// The last `rows` lines of a text that may be long: only its end is broken.
 #[must_use]
 pub fn tail(text: &str, width: u16, rows: u16) -> Vec<String> {
     // More than so many bytes would not fit, were every cell a letter of four bytes.
     let most = usize::from(width) * usize::from(rows) * 4;
-    let from = text.floor_char_boundary(text.len().saturating_sub(most));
+    let from = char_boundary(text, text.len().saturating_sub(most));
     let mut lines = wrap(&text[from..], width);
     let extra = lines.len().saturating_sub(usize::from(rows));
     lines.drain(..extra);

@@ -5,6 +5,7 @@ use bmoe_trace::record::ModelShape;
 use bmoe_trace::supervised::Sample;
 
 use super::RouteLog;
+use crate::view::wrap::char_boundary;
 
 /// How long a step counts whose time nobody recorded, for playing.
 const UNTIMED_NS: u64 = 100_000_000;
@@ -182,7 +183,7 @@ impl RunData {
         self.text_ends.push(len);
         let text = &self.text;
         for end in &mut self.text_ends {
-            *end = text.floor_char_boundary(*end);
+            *end = char_boundary(text, *end);
         }
     }
 
