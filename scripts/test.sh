@@ -12,6 +12,7 @@ cargo test --workspace --no-fail-fast "$@" 2>&1 | tee "$log" || status=$?
 if [ $# = 0 ]; then
   scripts/test-duckdb.sh || status=1
   scripts/test-html.sh || status=1
+  scripts/test-view.sh || status=1
 fi
 # Added up from cargo's own lines: test result: ok. 3 passed; 0 failed; 1 ignored; ...
 awk '/^test result:/ { suites++; passed += $4; failed += $6; ignored += $8 }

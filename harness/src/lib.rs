@@ -11,6 +11,7 @@
 //! * [`facts`]: what machines and devices tell about themselves.
 //! * [`doctor`]: whether a target has what a run needs.
 //! * [`progress`]: what a person sees meanwhile.
+//! * [`view`]: runs in a terminal, live or replayed.
 //! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
 
 pub mod adb;
@@ -29,3 +30,4 @@ pub mod progress;
 pub mod results;
 pub mod runner;
 pub mod target;
+pub mod view;

@@ -273,7 +273,8 @@ fn help_is_what_people_read() {
     let place = Place::new("");
     let mut all = String::new();
     for command in [
-        "", "synth", "run", "report", "compare", "import", "simulate", "devices", "doctor", "clean",
+        "", "synth", "run", "view", "report", "compare", "import", "simulate", "devices", "doctor",
+        "clean",
     ] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|a| !a.is_empty()).collect();
         all += &format!("$ bmoe {}\n{}\n", args.join(" "), stdout(&place.bmoe(&args)));

@@ -210,7 +210,13 @@ impl RouteTrace {
 
     /// The events in their order.
     pub fn events(&self) -> impl ExactSizeIterator<Item = RouteEvent<'_>> {
-        self.events.iter().map(|span| {
+        self.events_in(0..self.events.len())
+    }
+
+    /// Some of the events, by their place from 0; what lies beyond the last one is left out.
+    pub fn events_in(&self, range: Range<usize>) -> impl ExactSizeIterator<Item = RouteEvent<'_>> {
+        let end = range.end.min(self.events.len());
+        self.events[range.start.min(end)..end].iter().map(|span| {
             fn part<'a, T>(all: &'a [T], range: &Range<usize>) -> &'a [T] {
                 all.get(range.clone()).unwrap_or(&[])
             }

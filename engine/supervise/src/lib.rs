@@ -27,4 +27,4 @@ pub mod supervise;
 mod thermal;
 
 pub use error::SuperviseError;
-pub use lock::{Held, Lock};
+pub use lock::{Held, Lock, is_held};

@@ -42,6 +42,21 @@ impl Lock {
     }
 }
 
+/// Whether any process holds the lock of a file, without touching it: whoever takes it meanwhile must not find it
+/// taken by somebody who only looks. `false` when the file is not there or the kernel does not tell.
+#[must_use]
+pub fn is_held(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(file) = std::fs::metadata(path) else { return false };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let end = format!(":{}", file.ino());
+    // `1: FLOCK  ADVISORY  WRITE 123 08:01:4567 0 EOF`; the device is another one on layered file systems.
+    locks.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace();
+        words.nth(1) == Some("FLOCK") && words.nth(3).is_some_and(|id| id.ends_with(&end))
+    })
+}
+
 /// Locks an open file; `false` when another process holds it all the time.
 pub(crate) fn take(file: &File, patience: Duration) -> io::Result<bool> {
     let end = Instant::now() + patience;
@@ -67,7 +82,9 @@ mod tests {
         let first = Lock::take(&path, "the first one", Duration::ZERO).unwrap().unwrap();
         let second = Lock::take(&path, "the second one", Duration::ZERO).unwrap();
         assert_eq!(second.unwrap_err().by, "the first one");
+        assert!(is_held(&path));
         drop(first);
+        assert!(!is_held(&path));
         assert!(Lock::take(&path, "it", Duration::ZERO).unwrap().is_ok());
     }
 }

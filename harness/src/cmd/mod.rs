@@ -15,6 +15,7 @@ mod routes;
 mod run;
 mod simulate;
 mod synth;
+mod view;
 mod whatif;
 
 use std::ops::ControlFlow;
@@ -47,6 +48,7 @@ enum Command {
     Predict(predict::Args),
     Whatif(whatif::Args),
     Compare(compare::Args),
+    View(view::Args),
     Chat(chat::Args),
     Devices(devices::Args),
     Doctor(doctor::Args),
@@ -70,6 +72,7 @@ impl Cli {
             Command::Predict(args) => predict::run(&args),
             Command::Whatif(args) => whatif::run(&args),
             Command::Compare(args) => compare::run(&args),
+            Command::View(args) => view::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Devices(args) => devices::run(&args),
             Command::Doctor(args) => doctor::run(&args),

@@ -7,6 +7,7 @@ mod conditions;
 mod executor;
 mod feed;
 mod gate;
+mod heard;
 mod history;
 mod journal;
 pub(crate) mod lines;
@@ -29,7 +30,9 @@ use crate::matrix::{Cell, Planned, Schedule};
 pub use across::{judge_across, suspects};
 pub use executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Job, signal_name};
 pub use gate::GateRules;
+pub use heard::FOLLOWED_FILE;
 pub use journal::{Journal, JournalError, JournalEvent, Past, Started};
+pub(crate) use pace::Pace;
 pub use supervised::SupervisedExecutor;
 
 /// Where a target has the files of a matrix, by the path that the cells name.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 /// What runs took, by cell.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     by_cell: HashMap<String, Duration>,
     sum: Duration,
     count: u32,
 }
 
 impl Pace {
-    pub(super) fn record(&mut self, cell: &str, wall_s: f64) {
+    pub(crate) fn record(&mut self, cell: &str, wall_s: f64) {
         let wall = Duration::try_from_secs_f64(wall_s).unwrap_or_default();
         self.by_cell.insert(cell.to_owned(), wall);
         self.sum += wall;
@@ -20,7 +20,7 @@ impl Pace {
     }
 
     /// A cell that has run will take what it took; another one what a run took on average.
-    pub(super) fn time_for<'a>(&self, cells: impl Iterator<Item = &'a str>) -> Option<Duration> {
+    pub(crate) fn time_for<'a>(&self, cells: impl Iterator<Item = &'a str>) -> Option<Duration> {
         let mean = self.sum.checked_div(self.count)?;
         Some(cells.map(|cell| self.by_cell.get(cell).copied().unwrap_or(mean)).sum())
     }

@@ -12,6 +12,7 @@ use bmoe_trace::supervised::{
 
 use super::executor::{Ended, Event, Executor, ExecutorError, Exit, Interrupt, Job};
 use super::feed::Feed;
+use super::heard::{FOLLOWED_FILE, Heard, is_here};
 use crate::target::{Command, Target, TargetError};
 
 /// What a command may take that ends by itself soon.
@@ -181,6 +182,7 @@ impl<'a> SupervisedExecutor<'a> {
     ) -> Result<Status, ExecutorError> {
         let mut feed = Feed::default();
         let mut asked = false;
+        let mut heard = Heard::new(job);
         // What the run says and what is said about the target go the same way.
         let on_event = RefCell::new(on_event);
         let mut tell = |event| on_event.borrow_mut()(event);
@@ -189,7 +191,10 @@ impl<'a> SupervisedExecutor<'a> {
                 if !asked && self.interrupt.signal().is_some() {
                     return Ok(Turn::Interrupted);
                 }
-                self.follow(job, &mut feed, !asked, &mut |event| on_event.borrow_mut()(event))
+                self.follow(job, &mut feed, !asked, &mut |event| {
+                    heard.keep(&event);
+                    on_event.borrow_mut()(event);
+                })
             });
             match turn? {
                 Turn::Over(status) => return Ok(status),
@@ -255,8 +260,8 @@ impl<'a> SupervisedExecutor<'a> {
 
     /// What was fetched is not needed there any more. A folder that stays is room lost and nothing else.
     fn clear(&self, job: &Job<'_>) {
-        let here = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if here(job.place) != here(job.folder) {
+        if !is_here(job) {
+            let _ = std::fs::remove_file(job.folder.join(FOLLOWED_FILE));
             let words = ["rm".into(), "-rf".into(), job.place.as_os_str().to_owned()];
             let command = Command::new(words, SHORT);
             let _ = self.target.exec(&command, &mut |_| ControlFlow::Continue(()));
@@ -343,7 +348,8 @@ fn refusal(engine: &Path, exit: Option<Exit>, stderr: &str) -> String {
     let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     // A command line that isn't understood is told first and explained behind.
     let error = lines().find(|line| line.starts_with("error: "));
-    let said = if exit == Some(USAGE) { error.or_else(|| lines().next()) } else { lines().last() };
+    let said =
+        if exit == Some(USAGE) { error.or_else(|| lines().next()) } else { lines().next_back() };
     let said = said.unwrap_or("nothing");
     let said = said.strip_prefix("error: ").unwrap_or(said);
     let remedy = if exit == Some(USAGE) {

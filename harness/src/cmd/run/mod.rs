@@ -345,7 +345,7 @@ fn conclude_one(summary: &Summary, out: &Path, matrix: &Matrix) -> Result<(), Er
     Ok(())
 }
 
-fn default_out(matrix: &str) -> PathBuf {
+pub(super) fn default_out(matrix: &str) -> PathBuf {
     let time: String = environment::now()
         .chars()
         .filter_map(|c| match c {
