@@ -16,11 +16,13 @@ use bmoe_trace::line::Line;
 use bmoe_trace::supervised::TRACE_FILE;
 use common::place::{Place, until};
 
+/// Whether the target is away now; called after each piece of a command's output, and before each command.
+type IsAway = Box<dyn FnMut(Moment<'_>) -> bool + Send>;
+
 /// This machine, but for a while.
 struct Flaky {
     here: LocalTarget,
-    /// Called after each piece of a command's output, and before each command; `true` = it is away now.
-    is_away: Mutex<Box<dyn FnMut(Moment<'_>) -> bool + Send>>,
+    is_away: Mutex<IsAway>,
 }
 
 enum Moment<'a> {

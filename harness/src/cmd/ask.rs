@@ -117,11 +117,17 @@ impl OutputArgs {
         } else {
             (answer.terminal)(self.top)
         };
-        match io::stdout().lock().write_all(text.as_bytes()) {
-            // Whoever reads has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(Error::io("write to", Path::new("standard output"))),
-        }
+        print(&text)
+    }
+}
+
+/// Writes an answer to standard output.
+pub(super) fn print(text: &str) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Error::io("write to", Path::new("standard output"))),
     }
 }
 

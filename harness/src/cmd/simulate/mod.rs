@@ -129,14 +129,13 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         targets: &args.target_hit,
         all_steps: args.curve,
     };
-    if args.json {
-        println!("{}", report.json());
+    ask::print(&if args.json {
+        report.json().to_string() + "\n"
     } else if args.csv {
-        print!("{}", report.csv());
+        report.csv()
     } else {
-        print!("{}", report.text());
-    }
-    Ok(())
+        report.text()
+    })
 }
 
 /// What LRU's curve is drawn between, at budgets close enough for a line.
