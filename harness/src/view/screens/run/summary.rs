@@ -33,7 +33,7 @@ pub struct Means {
 /// What the screen shows of the steps up to the playhead.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Of the last [`NOW_TOKENS`] steps.
+    /// Of the last `NOW_TOKENS` steps.
     pub now: Means,
     /// Of all.
     pub mean: Means,
