@@ -121,6 +121,12 @@ pub(crate) struct Generate {
     /// Put the prompt into the model's chat template
     #[arg(long, group = "settings")]
     chat: bool,
+    /// Use the experts of a recorded route trace in the place of the router's choice
+    #[arg(long, value_name = "TRACE", group = "settings",
+          long_help = "Use the experts of a recorded route trace, of any format that `bmoe import` reads, in the \
+          place of the router's choice. Weights are the router's own for those experts. The prompt becomes as \
+          long as the trace's, and the end of the trace ends the run. Timing is real, the text is not")]
+    replay_routes: Option<PathBuf>,
     /// Print BMOE_ lines in the place of the text
     #[arg(long)]
     pub(crate) progress: bool,
@@ -356,6 +362,7 @@ impl Generate {
             })?,
             (None, None) => String::new(),
         };
-        Ok(RunConfig { prompt, chat: self.chat, ..config })
+        let replay_routes = self.replay_routes.clone();
+        Ok(RunConfig { prompt, chat: self.chat, replay_routes, ..config })
     }
 }

@@ -122,6 +122,11 @@ fn session(
     options: &RunOptions,
     sinks: &mut [&mut dyn RecordSink],
 ) -> Result<(), EngineError> {
+    if config.replay_routes.is_some() {
+        return Err(EngineError::Config(
+            "`replay_routes` is of one prompt and its answer, no conversation; use bmoe-engine generate".into(),
+        ));
+    }
     let sinks = sinks.iter_mut().map(|sink| &mut **sink as &mut dyn RecordSink).collect();
     let mut engine = Engine::open(config, options, sinks)?;
     let result = serve(&mut engine, std::io::stdin(), &options.stop);

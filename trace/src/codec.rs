@@ -9,6 +9,8 @@
 //! loses its last frame and nothing else; the reader says so instead of guessing. A damaged frame that
 //! is not the last one is an error: nothing behind it can be trusted.
 
+mod earlier;
+
 use std::io::{self, Read, Write};
 
 use crate::record::Record;
@@ -16,8 +18,8 @@ use crate::record::Record;
 /// First bytes of every trace file.
 pub const MAGIC: [u8; 8] = *b"BMOETRC\n";
 
-/// Version of the layout of [`Record`]. A change to any record raises it.
-pub const VERSION: u32 = 2;
+/// Version of the layout of [`Record`]. A change to any record raises it. The version before is read, too.
+pub const VERSION: u32 = 3;
 
 /// Longest frame that a reader accepts. The largest real one (a route record of 4096 tokens at top-32)
 /// takes under 2 MiB; anything longer is damage.
@@ -40,7 +42,7 @@ pub enum CodecError {
     #[error("not a bmoe trace (it does not start with \"BMOETRC\")")]
     NotATrace,
     /// Written by another version.
-    #[error("trace version {found} is not version {VERSION}, the one that this program reads")]
+    #[error("trace version {found} is not one that this program reads ({}, {VERSION})", earlier::VERSION)]
     Version {
         /// What the file says.
         found: u32,
@@ -128,6 +130,7 @@ pub enum Tail {
 #[derive(Debug)]
 pub struct TraceReader<R: Read> {
     input: R,
+    version: u32,
     payload: Vec<u8>,
     offset: u64,
     frame: u64,
@@ -145,10 +148,10 @@ impl<R: Read> TraceReader<R> {
             return Err(CodecError::NotATrace);
         }
         let found = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-        if found != VERSION {
+        if found != VERSION && found != earlier::VERSION {
             return Err(CodecError::Version { found });
         }
-        Ok(Self { input, payload: Vec::new(), offset: 12, frame: 0, tail: None })
+        Ok(Self { input, version: found, payload: Vec::new(), offset: 12, frame: 0, tail: None })
     }
 
     /// How the file ended; `None` before the last record was read.
@@ -188,15 +191,27 @@ impl<R: Read> TraceReader<R> {
             }
             return Err(self.damaged("its checksum does not match"));
         }
-        let (record, used) =
-            bincode::serde::decode_from_slice::<Record, _>(&self.payload, bincode_config())
-                .map_err(|_| self.damaged("it is not a record of this version"))?;
+        let (record, used) = self
+            .decode()
+            .map_err(|_| self.damaged("it is not a record of the trace's version"))?;
         if used != self.payload.len() {
             return Err(self.damaged("bytes are left over behind its record"));
         }
         self.offset += 8 + u64::from(length);
         self.frame += 1;
         Ok(Some(record))
+    }
+
+    fn decode(&self) -> Result<(Record, usize), bincode::error::DecodeError> {
+        // What ran is the first variant, so its payload begins with a zero.
+        if self.version == earlier::VERSION && self.payload.first() == Some(&0) {
+            let (record, used) = bincode::serde::decode_from_slice::<earlier::Earlier, _>(
+                &self.payload,
+                bincode_config(),
+            )?;
+            return Ok((record.into(), used));
+        }
+        bincode::serde::decode_from_slice(&self.payload, bincode_config())
     }
 
     fn end(&mut self, lost_bytes: u64) -> Option<Record> {

@@ -63,6 +63,9 @@ pub struct RunConfig {
     pub cpu_mask: String,
     /// Experts per token; 0 = what the model file says.
     pub n_expert_used: u32,
+    /// Every token uses the experts of this recorded route trace (of any format that [`crate::import`] reads) in
+    /// the place of the router's choice. Timing is then that of the recorded run's accesses; the text means nothing.
+    pub replay_routes: Option<PathBuf>,
     /// Put the prompt into the model's own chat template, as a user's message.
     pub chat: bool,
     /// Whether the model is to think (`chat` only).
@@ -105,6 +108,7 @@ impl Default for RunConfig {
             dense_weights: DenseWeights::default(),
             cpu_mask: String::new(),
             n_expert_used: 0,
+            replay_routes: None,
             chat: false,
             think: Think::default(),
             sampling: Sampling::default(),
@@ -210,6 +214,7 @@ mod tests {
             prompt: "two\nlines \"quoted\"".into(),
             cache_mib: CacheBudget::Auto,
             warm_profile: Some("profile.toml".into()),
+            replay_routes: Some("routes.csv".into()),
             sampling: Sampling { temperature: 0.7, ..Sampling::default() },
             ..RunConfig::default()
         };

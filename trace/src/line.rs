@@ -175,7 +175,7 @@ pub struct Done {
     /// What one token touches, all layers.
     pub token_demand_mib: f64,
     /// Why no more tokens came: `stop` (the model ended its text), `length` (as many as were asked for),
-    /// `context` (it is full) or `cancelled`.
+    /// `context` (it is full), `trace` (the replayed trace has no more tokens) or `cancelled`.
     pub finish: String,
     /// Tokens whose state was kept from earlier requests.
     pub n_reused: u32,

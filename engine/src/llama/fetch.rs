@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bmoe_trace::record::{Phase, ReadPurpose};
 
+use super::forced::ForcedRoutes;
 use super::routes::{add_scores, positions, record};
 use super::shared::{Main, Shared};
 use super::sys;
@@ -65,6 +66,16 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
     let (top_k, tokens) = (ids.ne[0] as usize, ids.ne[1] as usize);
     main.records.extend(main.pending.take());
     main.experts.clear();
+    let positions = positions(&mut main.batch, op.layer, tokens);
+    if let Some(forced) = &main.forced {
+        // SAFETY: the chosen experts of a computed node; `Hook::visit` saw to it that this node is the first
+        // to read them.
+        if let Err(message) = unsafe { force(forced, op, ids, &positions) } {
+            main.failure.get_or_insert(EngineError::Graph(message));
+            shared.failed.store(true, Ordering::Release);
+            return;
+        }
+    }
     for token in 0..tokens {
         for slot in 0..top_k {
             // SAFETY: positions within the tensors' dimensions, by their strides; `GET_ROWS` of a
@@ -88,7 +99,6 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
             }
         }
     }
-    let positions = positions(&mut main.batch, op.layer, tokens);
     let ubatch = main.batch.number();
     if let Some(source) = &mut main.source {
         if let Err(e) = source.begin(ubatch, op.layer, &main.experts) {
@@ -112,6 +122,39 @@ unsafe fn make_resident(op: &FetchOp, shared: &Shared, node: &sys::ggml_tensor) 
         main.pending = Some(record);
     }
     main.clock.fetch(op.layer);
+}
+
+/// Puts the recorded experts in the place of the router's choice.
+///
+/// # Safety
+/// `ids` is the `[top_k, tokens]` node of chosen experts, computed and read by nothing yet.
+unsafe fn force(
+    forced: &ForcedRoutes,
+    op: &FetchOp,
+    ids: &sys::ggml_tensor,
+    positions: &[u32],
+) -> Result<(), String> {
+    let layer = op.model_layer;
+    let top_k = ids.ne[0] as usize;
+    if top_k != forced.top_k() {
+        return Err(format!(
+            "layer {layer} uses {top_k} experts a token, the replayed trace {}",
+            forced.top_k()
+        ));
+    }
+    for (token, position) in positions.iter().enumerate() {
+        let experts = forced.experts(op.layer, *position).ok_or_else(|| {
+            format!("the replayed trace has no experts of layer {layer} for token {position}")
+        })?;
+        for (slot, expert) in experts.iter().enumerate() {
+            // SAFETY: within the tensor by its strides; its elements are 32-bit integers.
+            unsafe {
+                let at = ids.data.byte_add(token * ids.nb[1] + slot * ids.nb[0]).cast::<i32>();
+                *at = i32::from(*expert);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Asks for experts of the next layers behind this layer's own.

@@ -7,6 +7,7 @@
 //! * `ffn_moe_weights-<layer>` (a `GET_ROWS` that picks the chosen experts' router weights) comes after
 //!   routing and before the experts. It becomes `fetch`, which does the same and also makes the
 //!   experts resident.
+//!   When routing is forced it first overwrites the router's choice: nothing has read that yet.
 //! * Every `MUL_MAT_ID` over streamed weights becomes `matmul`.
 //!
 //! Graphs are reused from token to token with the changed nodes in them.
@@ -23,11 +24,12 @@ use bmoe_trace::record::{ComputeRecord, Phase, ReadRecord, RouteRecord};
 
 use super::clock::Clock;
 use super::fetch::{self, FetchOp};
+use super::forced::ForcedRoutes;
 use super::gguf::ModelInfo;
 use super::kernel::{Kernel, tiled_forced};
 use super::matmul::{self, MatmulOp};
 use super::model::Model;
-use super::node::{logits_layer, replace, weights_layer};
+use super::node::{early_choice, logits_layer, replace, weights_layer};
 use super::nodes::NodeTrace;
 use super::predict::{Predictor, Router};
 pub use super::shared::Ahead;
@@ -58,6 +60,8 @@ pub struct HookOptions {
     pub ahead: Ahead,
     /// So many of the router's best experts of every token are recorded with their scores.
     pub scores: u32,
+    /// Experts to use in the place of the router's choice; the weights are the router's own for them.
+    pub forced: Option<Arc<ForcedRoutes>>,
     /// What is measured inside the graph.
     pub compute_trace: ComputeTrace,
     /// Largest micro-batch.
@@ -71,7 +75,8 @@ impl Hook {
     /// A hook for a model, which streams once it has a store.
     #[must_use]
     pub fn new(info: &ModelInfo, options: HookOptions) -> Box<Self> {
-        let HookOptions { record, ahead, scores, compute_trace, ubatch_tokens, stop } = options;
+        let HookOptions { record, ahead, scores, forced, compute_trace, ubatch_tokens, stop } =
+            options;
         let layers = info.experts.layers.len();
         let main = Main {
             source: None,
@@ -100,6 +105,7 @@ impl Hook {
             },
             failure: None,
             clock: Clock::new(layers, compute_trace == ComputeTrace::Layers),
+            forced,
             scores: scores as usize,
             nodes: (compute_trace == ComputeTrace::Nodes).then(NodeTrace::new),
         };
@@ -301,6 +307,14 @@ impl Hook {
                 replace(node, matmul::matmul, op.cast_mut().cast(), self.threads as i32);
             }
             _ => {
+                let known = |layer: &u32| Some(main.ids_nodes[*self.layer_of.get(layer)?]);
+                if main.forced.is_some()
+                    && let Some(layer) = early_choice(node, known)
+                {
+                    let message =
+                        format!("layer {layer} uses the router's choice before it can be replaced");
+                    return self.fail_at(node, main, EngineError::Graph(message));
+                }
                 if main.ahead.predict_experts > 0
                     && let Some(layer) = logits_layer(node).and_then(|l| self.layer_of.get(&l))
                 {
@@ -317,7 +331,7 @@ impl Hook {
                         }
                         main.weight_nodes[layer] = node;
                         if node.op == sys::GGML_OP_GET_ROWS
-                            && (main.record || main.source.is_some())
+                            && (main.record || main.source.is_some() || main.forced.is_some())
                         {
                             main.ids_nodes[layer] = node.src[1];
                             let op: *const FetchOp = &raw const self.fetch_ops[layer];

@@ -16,6 +16,7 @@ mod clock;
 pub mod context;
 mod dense;
 mod fetch;
+pub mod forced;
 pub mod gguf;
 mod hidden_buffer;
 pub mod hook;

@@ -17,6 +17,37 @@ pub(super) fn logits_layer(node: &sys::ggml_tensor) -> Option<u32> {
     matches!(stage, "" | "_biased").then_some(layer)
 }
 
+/// The layer of a node that holds the chosen experts.
+fn choice_layer(node: &sys::ggml_tensor) -> Option<u32> {
+    let (stage, layer) = stage_and_layer(node, b"ffn_moe_topk")?;
+    stage.is_empty().then_some(layer)
+}
+
+/// The layer whose chosen experts a node reads although its routing is not finished: `known` gives the node with
+/// the chosen experts of a layer whose routing is.
+pub(super) fn early_choice(
+    node: &sys::ggml_tensor,
+    known: impl Fn(&u32) -> Option<*const sys::ggml_tensor>,
+) -> Option<u32> {
+    let reads = match node.op {
+        // These look at another node's data in another way, without reading it.
+        sys::GGML_OP_NONE
+        | sys::GGML_OP_VIEW
+        | sys::GGML_OP_RESHAPE
+        | sys::GGML_OP_PERMUTE
+        | sys::GGML_OP_TRANSPOSE => false,
+        // A converted copy is of a second routing, among experts that aren't streamed (GroveMoE's chunk experts).
+        sys::GGML_OP_CPY => false,
+        _ => weights_layer(node).is_none(),
+    };
+    let sources = if reads { &node.src[..] } else { &[] };
+    sources.iter().find_map(|source| {
+        // SAFETY: sources that are there are tensors of the graph or the model.
+        let layer = choice_layer(unsafe { source.as_ref() }?)?;
+        (known(&layer)? != source.cast_const()).then_some(layer)
+    })
+}
+
 /// Splits a node's name, `<prefix><stage>-<layer>`.
 fn stage_and_layer<'a>(node: &'a sys::ggml_tensor, prefix: &[u8]) -> Option<(&'a str, u32)> {
     // Most nodes are told apart by their first bytes; this runs for every node of every token.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use bmoe_trace::record::{Phase, RouteRecord};
 
 use super::clock::Clock;
+use super::forced::ForcedRoutes;
 use super::kernel::StockProduct;
 use super::nodes::NodeTrace;
 use super::predict::{Predictor, Router};
@@ -93,6 +94,8 @@ pub(super) struct Main {
     pub(super) batch: Batch,
     pub(super) failure: Option<EngineError>,
     pub(super) clock: Clock,
+    /// Experts that are used in the place of the router's choice.
+    pub(super) forced: Option<Arc<ForcedRoutes>>,
     /// So many of the router's best experts are recorded with their scores.
     pub(super) scores: usize,
     /// Records of nodes, when they are wanted.

@@ -16,6 +16,7 @@ use super::idle::idle_settings;
 use super::load::{Loaded, MakeSource, load};
 use super::prepare::resolve;
 use super::recorder::Recorder;
+use super::replay::{self, Replay};
 use super::request::{GeneratedToken, Request, TurnReport};
 use super::session::Session;
 use super::sinks::RecordSink;
@@ -58,6 +59,8 @@ pub struct Engine<'s> {
     pub(super) context: Context,
     pub(super) sampler: Sampler,
     pub(super) template: Option<ChatTemplate>,
+    /// The recorded routes that every text follows.
+    pub(super) replay: Option<Replay>,
     /// Looks after a budget that the engine chose.
     keeper: Option<BudgetKeeper>,
     /// When mapped dense weights were last looked at, and what was seen.
@@ -148,6 +151,7 @@ impl<'s> Engine<'s> {
         }
         let config = resolve(config, &info)?;
         check_text(&config, &info)?;
+        let replay = replay::load(&config, &info)?;
         for idle in idle_settings(&config) {
             let _ = writeln!(std::io::stderr(), "warning: {idle}");
         }
@@ -171,13 +175,15 @@ impl<'s> Engine<'s> {
         }
         let mut recorder = Recorder::new(sinks, config.hash_logits);
         let pinned = cores.as_ref().map(Cores::compute).transpose()?;
-        match load(&config, &info, options, cores.as_ref(), own_source, &mut recorder) {
+        let forced = replay.as_ref().map(|replay| Arc::clone(&replay.routes));
+        match load(&config, &info, options, cores.as_ref(), own_source, forced, &mut recorder) {
             Ok(Loaded { context, template, keeper }) => Ok(Self {
                 _pinned: pinned,
                 config,
                 context,
                 sampler,
                 template,
+                replay,
                 keeper,
                 dense_seen: None,
                 recorder,
@@ -303,6 +309,9 @@ impl<'s> Engine<'s> {
         messages: &[Message],
         request: &Request,
     ) -> Result<(Prompt, Splitter), EngineError> {
+        if let Some(replay) = &self.replay {
+            return Ok((Prompt::Replayed(replay.prompt_tokens), Splitter::raw()));
+        }
         if request.prompt.is_empty() {
             return Err(EngineError::Request("the prompt is empty; give one with text".into()));
         }

@@ -56,7 +56,7 @@ pub fn generate(
     options: &RunOptions,
     sinks: &mut [&mut dyn RecordSink],
 ) -> Result<RunEnd, EngineError> {
-    if config.prompt.is_empty() {
+    if config.prompt.is_empty() && config.replay_routes.is_none() {
         return Err(EngineError::Config(
             "the prompt is empty; give one with --prompt or --prompt-file".into(),
         ));

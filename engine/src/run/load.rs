@@ -27,6 +27,7 @@ use crate::flash::source::ExpertSource;
 use crate::flash::store::StoreOptions;
 use crate::llama::LLAMA_VERSION;
 use crate::llama::context::{Context, ContextParams};
+use crate::llama::forced::ForcedRoutes;
 use crate::llama::gguf::ModelInfo;
 use crate::llama::hook::{Ahead, Hook, HookOptions};
 use crate::llama::model::Model;
@@ -49,6 +50,7 @@ pub(super) fn load(
     options: &RunOptions,
     cores: Option<&Cores>,
     own_source: Option<MakeSource<'_>>,
+    forced: Option<Arc<ForcedRoutes>>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Loaded, EngineError> {
     let start = RunStart {
@@ -93,6 +95,7 @@ pub(super) fn load(
             predict_experts: config.predict_experts,
         },
         scores: config.trace_scores,
+        forced,
         compute_trace: config.compute_trace,
         ubatch_tokens: config.ubatch_tokens,
         stop: Arc::clone(&options.stop),

@@ -16,6 +16,7 @@ mod prepare;
 mod process;
 mod profile;
 mod recorder;
+mod replay;
 mod request;
 mod session;
 mod sinks;

@@ -24,6 +24,12 @@ pub(super) fn summary(done: &Done, config: &RunConfig) -> String {
     if config.mode == Mode::Stream {
         text += &experts(done, config);
     }
+    if let Some(trace) = &config.replay_routes {
+        text += &format!(
+            "note     replayed the routes of {}: timing is real, the text is not\n",
+            trace.display()
+        );
+    }
     if config.perturbed() {
         text += "note     reads or computation were traced, which takes time of its own\n";
     }

@@ -54,6 +54,8 @@ pub enum Finish {
     Length,
     /// The context is full.
     Context,
+    /// The replayed trace has no more tokens.
+    Trace,
     /// The callback said so.
     Callback,
     /// Cancelled; the conversation is as it was before the request.
@@ -68,6 +70,7 @@ impl Finish {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Context => "context",
+            Self::Trace => "trace",
             Self::Callback => "callback",
             Self::Cancelled => "cancelled",
         }

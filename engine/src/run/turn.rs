@@ -27,6 +27,8 @@ pub(super) enum Prompt {
         /// Bytes of it that later prompts begin with, too.
         conversation_bytes: usize,
     },
+    /// As many tokens as the replayed trace's prompt has; which ones decides nothing that is measured.
+    Replayed(u32),
 }
 
 /// What a turn works on.
@@ -55,8 +57,8 @@ struct Plan {
     first: usize,
     /// Decode steps.
     steps: u32,
-    /// Fewer than were asked for, since the context ends there.
-    clipped: bool,
+    /// Why they are fewer than were asked for, when they are.
+    clipped: Option<Finish>,
 }
 
 /// What a turn adds up.
@@ -77,6 +79,11 @@ impl Engine<'_> {
         on_token: &mut dyn FnMut(&GeneratedToken<'_>) -> ControlFlow<()>,
     ) -> Result<TurnReport, EngineError> {
         self.check_usable()?;
+        if self.replay.is_some() && input.session {
+            return Err(EngineError::Request(
+                "a replayed trace is one prompt and its answer, no conversation; use bmoe-engine generate".into(),
+            ));
+        }
         let plan = self.plan(&input)?;
         let result = self.run_plan(&input, &plan, on_token);
         if let Err(error) = &result {
@@ -90,6 +97,7 @@ impl Engine<'_> {
         let held = if input.fresh { 0 } else { self.transcript.len() };
         let model = self.context.model();
         let (keep, tokens, bare_first) = match &input.prompt {
+            Prompt::Replayed(prompt_tokens) => (0, self.replayed_prompt(*prompt_tokens)?, false),
             Prompt::Next(text) => (held, model.tokenize(text, held == 0)?, false),
             Prompt::Whole { text, .. } => {
                 let common = if input.fresh { 0 } else { self.transcript.common(text) };
@@ -112,7 +120,11 @@ impl Engine<'_> {
             }
         };
         let (computed, room) = (keep + tokens.len(), self.config.ctx_tokens as usize);
-        let asked = input.n_predict as usize;
+        let wanted = input.n_predict as usize;
+        let (asked, end) = match &self.replay {
+            Some(replay) if replay.at_end => (wanted.min(replay.steps as usize), Finish::Trace),
+            _ => (wanted, Finish::Context),
+        };
         if tokens.is_empty() {
             return Err(EngineError::Request("the prompt has no tokens; give a longer one".into()));
         }
@@ -150,7 +162,7 @@ impl Engine<'_> {
             tokens,
             bare_first,
             steps: steps as u32,
-            clipped: steps < asked,
+            clipped: (steps < wanted).then_some(end),
         })
     }
 
@@ -277,7 +289,7 @@ impl Engine<'_> {
 
         self.context.hook().start_decode();
         for step in 1..=plan.steps {
-            if self.context.model().ends_text(next) {
+            if self.replay.is_none() && self.context.model().ends_text(next) {
                 return Ok(Finish::Stop);
             }
             let token = next;
@@ -318,13 +330,19 @@ impl Engine<'_> {
         }
         // The model may have wanted to end here all the same.
         let ends = self.context.model().ends_text(next);
-        Ok(if ends && plan.steps > 0 {
-            Finish::Stop
-        } else if plan.clipped {
-            Finish::Context
-        } else {
-            Finish::Length
+        Ok(match plan.clipped {
+            _ if ends && plan.steps > 0 && self.replay.is_none() => Finish::Stop,
+            Some(clipped) => clipped,
+            None => Finish::Length,
         })
+    }
+
+    /// The configured prompt's tokens, or those of a word, again and again until they are as many as the trace's
+    /// prompt has.
+    fn replayed_prompt(&self, prompt_tokens: u32) -> Result<Vec<i32>, EngineError> {
+        let text = if self.config.prompt.is_empty() { "replay" } else { &self.config.prompt };
+        let tokens = self.context.model().tokenize(text, true)?;
+        Ok(tokens.into_iter().cycle().take(prompt_tokens as usize).collect())
     }
 
     /// Adds computed tokens to the transcript.
