@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::matrix::Matrix;
 use crate::results;
 use crate::view::app::{App, Left};
+use crate::view::screens::experts::ExpertsScreen;
 use crate::view::screens::{Screen, ScreenId, matrix::MatrixScreen, run::RunScreen};
 use crate::view::source::start::StartSource;
 use crate::view::source::{self, Source};
@@ -64,8 +65,11 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         let left = left.map_err(Error::io("write to", Path::new("standard output")))?;
         return conclude(left, source.goes_on());
     }
-    let mut screens: Vec<Box<dyn Screen>> =
-        vec![Box::new(RunScreen::default()), Box::new(MatrixScreen::default())];
+    let mut screens: Vec<Box<dyn Screen>> = vec![
+        Box::new(RunScreen::default()),
+        Box::new(MatrixScreen::default()),
+        Box::new(ExpertsScreen::default()),
+    ];
     if args.matrix.is_none() && world.cells.is_empty() && !args.is_results() {
         screens.retain(|screen| screen.id() != ScreenId::Matrix);
     }

@@ -60,6 +60,8 @@ pub enum Action {
     Mode,
     /// Expand one thing, or shrink it.
     Expand,
+    /// Another meaning of the dots.
+    Dots,
     /// Another first thing to compare.
     PickA,
     /// Another second thing to compare.
@@ -106,11 +108,14 @@ const fn key(
 use KeyCode::{BackTab, Char, End, Enter, Esc, Home, Tab};
 
 /// Screens that show one or several runs up to the playhead.
-const PLAYED: On = On::Screens(&[ScreenId::Run]);
+const PLAYED: On = On::Screens(&[ScreenId::Run, ScreenId::Experts]);
+/// Those of them on which arrows step from token to token.
+const STEPPED: On = On::Screens(&[ScreenId::Run]);
 /// Screens whose cursor goes to an end.
 const ENDS: On = On::Screens(&[ScreenId::Matrix]);
 /// Screens with a cursor.
-const CURSOR: On = On::Screens(&[ScreenId::Matrix]);
+const CURSOR: On = On::Screens(&[ScreenId::Matrix, ScreenId::Experts]);
+const EXPERTS: On = On::Screens(&[ScreenId::Experts]);
 const MATRIX: On = On::Screens(&[ScreenId::Matrix]);
 
 /// All keys. Of two with the same press the first that applies counts.
@@ -137,6 +142,7 @@ pub const KEYS: &[Key] = &[
     key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, On::Every),
     key(&[Char('1')], "1", "", "the run", Action::Show(ScreenId::Run), On::Every),
     key(&[Char('2')], "2", "", "the matrix", Action::Show(ScreenId::Matrix), On::Every),
+    key(&[Char('3')], "3", "", "the experts", Action::Show(ScreenId::Experts), On::Every),
     key(&[KeyCode::Up, Char('k')], "↑ k", "", "the cursor up", Action::Up, CURSOR),
     key(&[KeyCode::Down, Char('j')], "↓ j", "move", "the cursor down", Action::Down, CURSOR),
     key(&[KeyCode::PageUp], "page up", "", "a page up", Action::PageUp, CURSOR),
@@ -155,7 +161,7 @@ pub const KEYS: &[Key] = &[
         "step",
         "one token back",
         Action::StepBack,
-        PLAYED,
+        STEPPED,
     ),
     key(
         &[KeyCode::Right, Char('l'), Char('.')],
@@ -163,8 +169,37 @@ pub const KEYS: &[Key] = &[
         "",
         "one token on",
         Action::StepOn,
-        PLAYED,
+        STEPPED,
     ),
+    key(&[KeyCode::Left, Char('h')], "← h", "", "the cursor left", Action::Left, EXPERTS),
+    key(&[KeyCode::Right, Char('l')], "→ l", "", "the cursor right", Action::Right, EXPERTS),
+    key(
+        &[Enter],
+        "enter",
+        "zoom",
+        "a letter for each expert, scrolled; or back to all of them",
+        Action::Open,
+        EXPERTS,
+    ),
+    key(
+        &[Char('e')],
+        "e",
+        "layer",
+        "the cursor's layer, token by token; ← → change it",
+        Action::Expand,
+        EXPERTS,
+    ),
+    key(
+        &[Char('m')],
+        "m",
+        "counting",
+        "count uses in all tokens, the last 64, the last 8, or decayed",
+        Action::Mode,
+        EXPERTS,
+    ),
+    key(&[Char('v')], "v", "", "dots mean: used, or in memory", Action::Dots, EXPERTS),
+    key(&[Char(',')], ",", "", "one token back", Action::StepBack, EXPERTS),
+    key(&[Char('.')], ".", "step", "one token on", Action::StepOn, EXPERTS),
     key(&[Char('[')], "[", "", "a twentieth of the run back", Action::SeekBack, PLAYED),
     key(&[Char(']')], "]", "seek", "a twentieth of the run on", Action::SeekOn, PLAYED),
     key(&[Home, Char('g')], "home g", "", "to the first token", Action::First, PLAYED),

@@ -50,7 +50,7 @@ pub(super) fn draw(
     shown: ScreenId,
     theme: Theme,
 ) -> Chrome {
-    let played = shown == ScreenId::Run;
+    let played = shown.is_played();
     let [title, body, bar, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(0),

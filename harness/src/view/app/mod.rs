@@ -240,9 +240,8 @@ impl App {
             chrome::too_small(frame, area);
             return;
         }
-        for screen in &mut self.screens {
-            screen.update(&self.world);
-        }
+        // What nobody sees costs nothing.
+        self.screens[self.shown].update(&self.world);
         let ids: Vec<ScreenId> = self.screens.iter().map(|s| s.id()).collect();
         let screen = &self.screens[self.shown];
         self.chrome = chrome::draw(frame, &self.world, &ids, screen.id(), self.theme);

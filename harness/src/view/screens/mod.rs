@@ -1,6 +1,7 @@
 //! The screens. Each keeps its state (a cursor, what is expanded, what was worked out) apart from its drawing, so
 //! that keys can be tested without a terminal and drawings without keys.
 
+pub mod experts;
 pub mod matrix;
 pub mod run;
 
@@ -21,11 +22,13 @@ pub enum ScreenId {
     Run,
     /// All cells.
     Matrix,
+    /// The experts of one run.
+    Experts,
 }
 
 impl ScreenId {
     /// Every screen, in their order.
-    pub const ALL: [Self; 2] = [Self::Run, Self::Matrix];
+    pub const ALL: [Self; 3] = [Self::Run, Self::Matrix, Self::Experts];
 
     /// The key that shows it.
     #[must_use]
@@ -33,6 +36,7 @@ impl ScreenId {
         match self {
             Self::Run => 1,
             Self::Matrix => 2,
+            Self::Experts => 3,
         }
     }
 
@@ -42,7 +46,14 @@ impl ScreenId {
         match self {
             Self::Run => "Run",
             Self::Matrix => "Matrix",
+            Self::Experts => "Experts",
         }
+    }
+
+    /// Whether it shows runs up to the playhead.
+    #[must_use]
+    pub const fn is_played(self) -> bool {
+        matches!(self, Self::Run | Self::Experts)
     }
 }
 
@@ -65,7 +76,8 @@ pub trait Screen: Debug {
     /// Which one.
     fn id(&self) -> ScreenId;
 
-    /// Brings what was worked out up to date with the world; before every drawing, and cheap when nothing changed.
+    /// Brings what was worked out up to date with the world; before every drawing of this screen, and cheap when
+    /// nothing changed.
     fn update(&mut self, world: &World) {
         let _ = world;
     }
