@@ -29,12 +29,15 @@ pub(crate) fn routed(tokens: u64, layers: u32, n_expert: u32) -> RunData {
     );
     run.routes = RouteLog::new(empty);
     run.budgets.clear();
-    // Room for an eighth of all experts.
-    run.cache_budget_bytes = Some(u64::from(layers * n_expert) / 8 * (2 << 20));
+    // Room for one and a half tokens' experts.
+    run.cache_budget_bytes = Some(u64::from(layers * TOP_K) * (3 << 20));
     for token in 0..=tokens as u32 {
         for layer in 0..layers as usize {
             let mix = |slot: u32| {
-                let seed = (token + 1) * 2_654_435 + slot * 40_503 + layer as u32 * 9_176;
+                let seed = u64::from(token + 1) * 2_654_435
+                    + u64::from(slot) * 40_503
+                    + layer as u64 * 9_176;
+                let seed = seed as u32;
                 seed.wrapping_mul(seed ^ 0x9e37).rotate_left(11)
             };
             let of = |slot: u32| match slot {
@@ -65,7 +68,8 @@ pub(crate) fn routed(tokens: u64, layers: u32, n_expert: u32) -> RunData {
 
 /// A viewer that shows the experts after the last token.
 fn experts(run: RunData) -> App {
-    let mut world = World { name: "runs/fixed".into(), ..World::default() };
+    let mut world = World::default();
+    world.name = "runs/fixed".into();
     world.add_run(run);
     world.seek(|playhead, run| playhead.to_end(run));
     let mut app = app(world);
@@ -191,7 +195,7 @@ fn what_was_measured_is_shown_and_the_replay_is_compared_with_it() {
     }
     run.cache_budget_bytes = Some(8 << 20);
     let text = shown(&mut experts(run), 80, 24);
-    assert!(text.contains("this token: 2 experts read; cache 8.00 MiB of 8.00 MiB"), "{text}");
+    assert!(text.contains("2 experts read now; cache 8.00 MiB of 8.00 MiB"), "{text}");
     // Only the first uses of expert 0 were hits that the replay can't know of.
     assert!(text.contains("lru replayed, the same in 87.5 % of look-ups"), "{text}");
 }
@@ -204,7 +208,8 @@ fn without_routes_and_with_one_token_it_says_what_there_is() {
     shown(&mut none, 200, 60);
     let mut going = run(5);
     going.over = false;
-    let mut world = World { mode: Mode::Live, ..World::default() };
+    let mut world = World::default();
+    world.mode = Mode::Live;
     world.add_run(going);
     let mut live = app(world);
     live.show(ScreenId::Experts);

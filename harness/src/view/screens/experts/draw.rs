@@ -328,7 +328,7 @@ fn details(
     };
     let mut now = match tally.known() {
         Known::Nothing => "what had to be read is not known".to_owned(),
-        _ => format!("this token: {} experts read", missed()),
+        _ => format!("{} experts read now", missed()),
     };
     if let Some((held, budget)) = tally.cache_bytes() {
         let of = bytes(Some(budget as f64));
