@@ -108,13 +108,14 @@ const fn key(
 use KeyCode::{BackTab, Char, End, Enter, Esc, Home, Tab};
 
 /// Screens that show one or several runs up to the playhead.
-const PLAYED: On = On::Screens(&[ScreenId::Run, ScreenId::Experts]);
+const PLAYED: On = On::Screens(&[ScreenId::Run, ScreenId::Experts, ScreenId::Compare]);
 /// Those of them on which arrows step from token to token.
-const STEPPED: On = On::Screens(&[ScreenId::Run]);
+const STEPPED: On = On::Screens(&[ScreenId::Run, ScreenId::Compare]);
 /// Screens whose cursor goes to an end.
 const ENDS: On = On::Screens(&[ScreenId::Matrix]);
 /// Screens with a cursor.
 const CURSOR: On = On::Screens(&[ScreenId::Matrix, ScreenId::Experts]);
+const COMPARE: On = On::Screens(&[ScreenId::Compare]);
 const EXPERTS: On = On::Screens(&[ScreenId::Experts]);
 const MATRIX: On = On::Screens(&[ScreenId::Matrix]);
 
@@ -143,6 +144,17 @@ pub const KEYS: &[Key] = &[
     key(&[Char('1')], "1", "", "the run", Action::Show(ScreenId::Run), On::Every),
     key(&[Char('2')], "2", "", "the matrix", Action::Show(ScreenId::Matrix), On::Every),
     key(&[Char('3')], "3", "", "the experts", Action::Show(ScreenId::Experts), On::Every),
+    key(&[Char('4')], "4", "", "two runs side by side", Action::Show(ScreenId::Compare), On::Every),
+    key(&[Char('a')], "a", "run A", "compare another first run, A", Action::PickA, COMPARE),
+    key(&[Char('b')], "b", "run B", "compare another second run, B", Action::PickB, COMPARE),
+    key(
+        &[Char('m')],
+        "m",
+        "mean",
+        "means of all tokens, of the last 8, or the token itself",
+        Action::Mode,
+        COMPARE,
+    ),
     key(&[KeyCode::Up, Char('k')], "↑ k", "", "the cursor up", Action::Up, CURSOR),
     key(&[KeyCode::Down, Char('j')], "↓ j", "move", "the cursor down", Action::Down, CURSOR),
     key(&[KeyCode::PageUp], "page up", "", "a page up", Action::PageUp, CURSOR),

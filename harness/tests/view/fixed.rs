@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bmoe::matrix::Matrix;
 use bmoe::view::app::App;
+use bmoe::view::screens::compare::CompareScreen;
 use bmoe::view::screens::experts::ExpertsScreen;
 use bmoe::view::screens::{Screen, matrix::MatrixScreen, run::RunScreen};
 use bmoe::view::source::Still;
@@ -181,6 +182,7 @@ pub(crate) fn app_with(world: World, theme: Theme) -> App {
         Box::new(RunScreen::default()),
         Box::new(MatrixScreen::default()),
         Box::new(ExpertsScreen::default()),
+        Box::new(CompareScreen::default()),
     ];
     App::new(world, Box::new(Still), screens, theme)
 }

@@ -1,6 +1,7 @@
 //! The screens. Each keeps its state (a cursor, what is expanded, what was worked out) apart from its drawing, so
 //! that keys can be tested without a terminal and drawings without keys.
 
+pub mod compare;
 pub mod experts;
 pub mod matrix;
 pub mod run;
@@ -24,11 +25,13 @@ pub enum ScreenId {
     Matrix,
     /// The experts of one run.
     Experts,
+    /// Two runs.
+    Compare,
 }
 
 impl ScreenId {
     /// Every screen, in their order.
-    pub const ALL: [Self; 3] = [Self::Run, Self::Matrix, Self::Experts];
+    pub const ALL: [Self; 4] = [Self::Run, Self::Matrix, Self::Experts, Self::Compare];
 
     /// The key that shows it.
     #[must_use]
@@ -37,6 +40,7 @@ impl ScreenId {
             Self::Run => 1,
             Self::Matrix => 2,
             Self::Experts => 3,
+            Self::Compare => 4,
         }
     }
 
@@ -47,13 +51,14 @@ impl ScreenId {
             Self::Run => "Run",
             Self::Matrix => "Matrix",
             Self::Experts => "Experts",
+            Self::Compare => "Compare",
         }
     }
 
     /// Whether it shows runs up to the playhead.
     #[must_use]
     pub const fn is_played(self) -> bool {
-        matches!(self, Self::Run | Self::Experts)
+        matches!(self, Self::Run | Self::Experts | Self::Compare)
     }
 }
 

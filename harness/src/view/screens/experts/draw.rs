@@ -178,9 +178,9 @@ fn legend(field: &Field, screen: &ExpertsScreen, tally: &Tally, theme: Theme) ->
         };
         let miss = theme.style(Role::Bad).add_modifier(Modifier::REVERSED);
         return Line::from(vec![
-            mark("⠂"),
+            mark("⠶"),
             Span::raw(dot),
-            Span::styled("⠂", miss),
+            Span::styled("⠶", miss),
             Span::raw(" one was read now  "),
         ]);
     }

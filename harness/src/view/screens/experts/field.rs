@@ -12,7 +12,7 @@ pub(super) const LABELS: u16 = 4;
 pub(super) struct Field {
     /// The cells, without labels.
     pub(super) area: Rect,
-    /// Experts in a cell: 1 x 1 for a letter each, 2 x 4 for the dots of a Braille sign.
+    /// Experts in a cell: one for a letter each, two (of up to four layers) for the dots of a Braille sign.
     pub(super) experts_per_cell: usize,
     /// See above.
     pub(super) layers_per_cell: usize,
@@ -48,7 +48,15 @@ impl Field {
         };
         let (wide, high) = (usize::from(area.width), usize::from(area.height));
         let letters = look == Look::CloseUp || (experts <= wide && layers <= high);
-        let (experts_per_cell, layers_per_cell) = if letters { (1, 1) } else { (2, 4) };
+        // Dots grow when there is room.
+        let per_row = if layers <= high {
+            1
+        } else if layers <= high * 2 {
+            2
+        } else {
+            4
+        };
+        let (experts_per_cell, layers_per_cell) = if letters { (1, 1) } else { (2, per_row) };
         Self {
             area,
             experts_per_cell,
@@ -85,15 +93,18 @@ impl Field {
         (self.first_layer + row, self.first_expert + column)
     }
 
-    /// The experts of a cell: (layer, expert, the bit of its Braille dot).
+    /// The experts of a cell: (layer, expert, the bits of its Braille dots).
     pub(super) fn experts_at(&self, at: Position) -> impl Iterator<Item = (usize, usize, u8)> {
         // Dots 1 to 8 of a sign, by row and column.
         const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
         let (layer, expert) = self.corner(at);
         let layers = layer..(layer + self.layers_per_cell).min(self.layers);
         let experts = expert..(expert + self.experts_per_cell).min(self.experts);
+        let high = BITS.len() / self.layers_per_cell;
         layers.flat_map(move |l| {
-            experts.clone().map(move |e| (l, e, BITS[(l - layer) % 4][(e - expert) % 2]))
+            let rows = BITS[(l - layer) * high..][..high].iter();
+            let bits = [0, 1].map(|column| rows.clone().fold(0, |bits, row| bits | row[column]));
+            experts.clone().map(move |e| (l, e, bits[(e - expert) % 2]))
         })
     }
 
@@ -171,6 +182,18 @@ mod tests {
         let field = Field::new(INSIDE, Look::CloseUp, (60, 384), (59, 383));
         assert_eq!(field.part().unwrap(), "rows 48 to 60 of 60, experts 310 to 383 of 384");
         assert_eq!(field.expert_at(Position::new(2, 2)), None);
+    }
+
+    #[test]
+    fn dots_are_as_large_as_there_is_room_for() {
+        let bits = |layers| {
+            let field = Field::new(INSIDE, Look::Overview, (layers, 128), (0, 0));
+            let at = field.cells().next().unwrap();
+            field.experts_at(at).map(|(_, _, bits)| bits).collect::<Vec<u8>>()
+        };
+        assert_eq!(bits(13), [0x47, 0xb8]);
+        assert_eq!(bits(26), [0x03, 0x18, 0x44, 0xa0]);
+        assert_eq!(bits(27).len(), 8);
     }
 
     #[test]
