@@ -9,7 +9,9 @@ fn main() -> ExitCode {
     match Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            if !error.is_told() {
+                eprintln!("error: {error}");
+            }
             error.exit_code()
         }
     }

@@ -13,7 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::chat::connection::Connection;
 use crate::chat::screen::Screen;
-use crate::chat::{self, Settings, Signals};
+use crate::chat::talk::Talk;
+use crate::chat::typed::Settings;
+use crate::chat::{self, Signals};
 use crate::engine;
 use crate::error::Error;
 
@@ -66,9 +68,11 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let terminal = stdout.is_terminal();
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
     let prompts = terminal && stdin.is_terminal();
-    let screen = Screen::new(stdout, prompts, colour, !args.no_think_text);
-    let settings = Settings { n_predict: args.n_predict, think: args.think };
-    chat::run(connection, screen, BufReader::new(stdin), &mut signals, settings)
+    let screen = Screen::new(stdout, prompts, colour);
+    let thoughts = !args.no_think_text;
+    let settings = Settings { n_predict: args.n_predict, think: args.think, thoughts };
+    let talk = Talk::new(connection, settings);
+    chat::run(talk, screen, BufReader::new(stdin), &mut signals)
 }
 
 /// Signals of this process.
