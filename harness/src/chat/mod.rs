@@ -76,9 +76,11 @@ pub fn run(
             Typed::Stats => chat.screen.note(&chat.talk.stats())?,
             Typed::Help => chat.screen.note(&typed::help())?,
             Typed::Set(settings, said) => {
-                chat.talk.settings = settings;
+                let before = std::mem::replace(&mut chat.talk.settings, settings);
                 chat.screen.note(&said)?;
-                chat.say_of_thinking()?;
+                if before.think != settings.think {
+                    chat.say_of_thinking()?;
+                }
             }
             Typed::Wrong(said) => chat.screen.note(&said)?,
             Typed::Message(message) => chat.ask(&message)?,
