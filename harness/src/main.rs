@@ -1,5 +1,6 @@
 //! The `bmoe` command: see `bmoe --help`.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use bmoe::cmd::Cli;
@@ -10,7 +11,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !error.is_told() {
-                eprintln!("error: {error}");
+                // A terminal that is gone can't be told.
+                let _ = writeln!(std::io::stderr(), "error: {error}");
             }
             error.exit_code()
         }

@@ -44,7 +44,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         let _ = execute!(stdout(), DisableMouseCapture, DisableBracketedPaste);
         let _ = self.terminal.show_cursor();
-        ratatui::restore();
+        let _ = ratatui::try_restore();
     }
 }
 
