@@ -25,7 +25,7 @@ pub struct Word {
 
 /// What can be set between messages.
 pub const KNOBS: [Word; 3] = [
-    Word { typed: "/think on|off|default", does: "think first, where the template knows it" },
+    Word { typed: "/think on|off|default", does: "think first, if it can" },
     Word { typed: "/tokens N", does: "most tokens of an answer" },
     Word { typed: "/thoughts on|off", does: "show what the model thinks" },
 ];

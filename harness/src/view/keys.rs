@@ -62,6 +62,8 @@ pub enum Action {
     Expand,
     /// Another meaning of the dots.
     Dots,
+    /// Send what is typed.
+    Send,
     /// Another first thing to compare.
     PickA,
     /// Another second thing to compare.
@@ -73,6 +75,8 @@ pub enum Action {
 pub enum On {
     /// On every screen that isn't typed into.
     Every,
+    /// On those as well.
+    Typed,
     /// On these.
     Screens(&'static [ScreenId]),
 }
@@ -115,6 +119,7 @@ const STEPPED: On = On::Screens(&[ScreenId::Run, ScreenId::Compare]);
 const ENDS: On = On::Screens(&[ScreenId::Matrix]);
 /// Screens with a cursor.
 const CURSOR: On = On::Screens(&[ScreenId::Matrix, ScreenId::Experts]);
+const CHAT: On = On::Screens(&[ScreenId::Chat]);
 const COMPARE: On = On::Screens(&[ScreenId::Compare]);
 const EXPERTS: On = On::Screens(&[ScreenId::Experts]);
 const MATRIX: On = On::Screens(&[ScreenId::Matrix]);
@@ -139,12 +144,25 @@ pub const KEYS: &[Key] = &[
         Action::Pause,
         On::Every,
     ),
-    key(&[Tab], "tab", "", "the next screen", Action::NextScreen, On::Every),
-    key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, On::Every),
+    key(&[Tab], "tab", "", "the next screen", Action::NextScreen, On::Typed),
+    key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, On::Typed),
     key(&[Char('1')], "1", "", "the run", Action::Show(ScreenId::Run), On::Every),
     key(&[Char('2')], "2", "", "the matrix", Action::Show(ScreenId::Matrix), On::Every),
     key(&[Char('3')], "3", "", "the experts", Action::Show(ScreenId::Experts), On::Every),
     key(&[Char('4')], "4", "", "two runs side by side", Action::Show(ScreenId::Compare), On::Every),
+    key(&[Char('5')], "5", "", "the chat", Action::Show(ScreenId::Chat), On::Every),
+    key(&[Enter], "enter", "send", "send the message, or do the command", Action::Send, CHAT),
+    key(
+        &[Esc],
+        "esc",
+        "end answer",
+        "end the answer (so does ctrl-c; twice, it leaves)",
+        Action::Back,
+        CHAT,
+    ),
+    key(&[KeyCode::F(1)], "f1", "help", "show or hide this help", Action::Help, CHAT),
+    key(&[KeyCode::PageUp], "page up", "earlier", "earlier lines", Action::PageUp, CHAT),
+    key(&[KeyCode::PageDown], "page down", "", "later lines", Action::PageDown, CHAT),
     key(&[Char('a')], "a", "run A", "compare another first run, A", Action::PickA, COMPARE),
     key(&[Char('b')], "b", "run B", "compare another second run, B", Action::PickB, COMPARE),
     key(
@@ -236,7 +254,8 @@ impl Key {
     #[must_use]
     pub fn applies(&self, screen: ScreenId) -> bool {
         match self.on {
-            On::Every => true,
+            On::Every => !screen.is_typed(),
+            On::Typed => true,
             On::Screens(screens) => screens.contains(&screen),
         }
     }

@@ -100,6 +100,7 @@ impl App {
     pub fn tick(&mut self, elapsed: Duration) {
         self.source.poll(&mut self.world);
         self.world.pass(elapsed);
+        self.left |= self.source.is_over();
     }
 
     /// Something happened at the terminal.

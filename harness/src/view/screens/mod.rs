@@ -1,6 +1,7 @@
 //! The screens. Each keeps its state (a cursor, what is expanded, what was worked out) apart from its drawing, so
 //! that keys can be tested without a terminal and drawings without keys.
 
+pub mod chat;
 pub mod compare;
 pub mod experts;
 pub mod matrix;
@@ -27,11 +28,13 @@ pub enum ScreenId {
     Experts,
     /// Two runs.
     Compare,
+    /// A conversation.
+    Chat,
 }
 
 impl ScreenId {
     /// Every screen, in their order.
-    pub const ALL: [Self; 4] = [Self::Run, Self::Matrix, Self::Experts, Self::Compare];
+    pub const ALL: [Self; 5] = [Self::Run, Self::Matrix, Self::Experts, Self::Compare, Self::Chat];
 
     /// The key that shows it.
     #[must_use]
@@ -41,6 +44,7 @@ impl ScreenId {
             Self::Matrix => 2,
             Self::Experts => 3,
             Self::Compare => 4,
+            Self::Chat => 5,
         }
     }
 
@@ -52,7 +56,14 @@ impl ScreenId {
             Self::Matrix => "Matrix",
             Self::Experts => "Experts",
             Self::Compare => "Compare",
+            Self::Chat => "Chat",
         }
+    }
+
+    /// Whether letters are text there.
+    #[must_use]
+    pub const fn is_typed(self) -> bool {
+        matches!(self, Self::Chat)
     }
 
     /// Whether it shows runs up to the playhead.
