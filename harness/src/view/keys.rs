@@ -75,8 +75,6 @@ pub enum Action {
 pub enum On {
     /// On every screen that isn't typed into.
     Every,
-    /// On those as well.
-    Typed,
     /// On these.
     Screens(&'static [ScreenId]),
 }
@@ -144,8 +142,8 @@ pub const KEYS: &[Key] = &[
         Action::Pause,
         On::Every,
     ),
-    key(&[Tab], "tab", "", "the next screen", Action::NextScreen, On::Typed),
-    key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, On::Typed),
+    key(&[Tab], "tab", "", "the next screen", Action::NextScreen, On::Every),
+    key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, On::Every),
     key(&[Char('1')], "1", "", "the run", Action::Show(ScreenId::Run), On::Every),
     key(&[Char('2')], "2", "", "the matrix", Action::Show(ScreenId::Matrix), On::Every),
     key(&[Char('3')], "3", "", "the experts", Action::Show(ScreenId::Experts), On::Every),
@@ -160,6 +158,8 @@ pub const KEYS: &[Key] = &[
         Action::Back,
         CHAT,
     ),
+    key(&[Tab], "tab", "screens", "the next screen", Action::NextScreen, CHAT),
+    key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, CHAT),
     key(&[KeyCode::F(1)], "f1", "help", "show or hide this help", Action::Help, CHAT),
     key(&[KeyCode::PageUp], "page up", "earlier", "earlier lines", Action::PageUp, CHAT),
     key(&[KeyCode::PageDown], "page down", "", "later lines", Action::PageDown, CHAT),
@@ -255,7 +255,6 @@ impl Key {
     pub fn applies(&self, screen: ScreenId) -> bool {
         match self.on {
             On::Every => !screen.is_typed(),
-            On::Typed => true,
             On::Screens(screens) => screens.contains(&screen),
         }
     }

@@ -102,8 +102,8 @@ fn draw_conversation(frame: &mut Frame<'_>, area: Rect, screen: &ChatScreen, the
     let below = screen.scrolled.min(shown.len().saturating_sub(room));
     let end = shown.len() - below;
     let mut title = match &chat.ready {
+        _ if chat.end.is_some() => "the engine has ended".to_owned(),
         Some(ready) => format!("{}, top-{}", ready.arch, ready.n_expert_used),
-        None if chat.end.is_some() => "the engine has ended".to_owned(),
         None => "the model is being loaded".to_owned(),
     };
     if below > 0 {
