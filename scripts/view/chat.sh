@@ -66,7 +66,7 @@ talk_and_quit() { # /quit, the end of input, and a model that is none
 talk_in_plain_lines() { # --no-tui, and what is no terminal
   tiny_model
   begin 80 24 "'$bmoe' chat --no-tui '$work/tiny.gguf' -n 5 -- --threads 1 --cache-mb 2"
-  see '^> ' 60
+  see '^>' 60
   press 'Hello' Enter
   see 'cut off after as many tokens' 60
   press C-c
