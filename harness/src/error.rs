@@ -124,9 +124,18 @@ pub enum Error {
         /// What that left, with its own separator; may be empty.
         what: String,
     },
+    /// Something that the user knows already: only the exit code is left of it.
+    #[error(transparent)]
+    Told(Box<Error>),
 }
 
 impl Error {
+    /// Whether there is nothing more to say about it.
+    #[must_use]
+    pub const fn is_told(&self) -> bool {
+        matches!(self, Self::Told(_))
+    }
+
     /// For `map_err`: names what was done to which file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
@@ -135,7 +144,12 @@ impl Error {
     /// The exit code of the process.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Told(error) => error.code(),
             Self::Matrix(_) | Self::Refused(_) => REFUSED,
             Self::Runner(RunnerError::Journal(JournalError::Held { .. })) => REFUSED,
             Self::TargetLost { .. } => LOST,
@@ -164,6 +178,6 @@ impl Error {
             Self::Slower { .. } => SLOWER,
             Self::NotJudged { .. } => NOT_JUDGED,
             Self::Interrupted { signal, .. } => u8::try_from(128 + signal).unwrap_or(FAILED),
-        })
+        }
     }
 }

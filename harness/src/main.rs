@@ -10,8 +10,10 @@ fn main() -> ExitCode {
     match Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A terminal that is gone can't be told.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
+            if !error.is_told() {
+                // A terminal that is gone can't be told.
+                let _ = writeln!(std::io::stderr(), "error: {error}");
+            }
             error.exit_code()
         }
     }

@@ -132,8 +132,8 @@ impl Place {
 #[test]
 fn messages_are_answered_and_commands_followed() {
     let place = Place::new();
-    let typed =
-        "Hello\n\n/stats\n/clear\nthink \"hard\"\n/dance\nreject this\n/quit\nnever asked\n";
+    let typed = "Hello\n\n/stats\n/clear\n/think on\n/tokens 30\nthink \"hard\"\n/dance\nreject \
+                 this\n/quit\nnever asked\n";
     let options = ["m.gguf", "-n", "20", "--think", "off", "--", "--cache-mb", "100"];
     let (code, out, err) = place.chat(&options, typed);
     // One question got no answer, and nobody is there to have read that.
@@ -150,7 +150,7 @@ fn messages_are_answered_and_commands_followed() {
     );
     assert!(
         asked[1].contains(r#""prompt":"think \"hard\"""#)
-            && asked[1].contains(r#""clear_kv":true"#)
+            && asked[1].contains(r#""n_predict":30,"think":true,"clear_kv":true"#)
     );
     assert!(asked[2].contains("reject this") && asked[2].contains(r#""clear_kv":false"#));
     assert_eq!(asked[3..], [r#"{"cmd":"close"}"#]);
@@ -201,5 +201,7 @@ fn ctrl_c_ends_an_answer_and_then_the_chat() {
     assert!(messages.any(|line| line.unwrap().contains("again leaves")));
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Who left knows it.
+    assert_eq!(messages.map(Result::unwrap).collect::<Vec<_>>(), Vec::<String>::new());
     assert!(place.read("asked").contains("{\"cmd\":\"cancel\"}\n"));
 }

@@ -1,32 +1,30 @@
 //! A conversation with a model in a terminal.
 //!
 //! * [`connection`]: the engine's session as a process, here or wherever a command line reaches.
-//! * [`screen`]: what a person sees.
+//! * [`talk`]: the conversation over it, whoever shows it.
+//! * [`typed`]: what a person can type, and what it means.
+//! * [`screen`]: plain lines; this module's [`run`] goes through a conversation with them. The screen `Chat` is in
+//!   [`crate::view`].
 
 pub mod connection;
 pub mod screen;
+pub mod talk;
+pub mod typed;
 
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use bmoe_trace::command::{Command, Generate};
-use bmoe_trace::config::Think;
-use bmoe_trace::line::{Done, Line, Ready};
-use serde_json::Value;
+use bmoe_trace::line::Line;
+use signal_hook::consts::SIGINT;
 
-use self::connection::{Connection, Said};
 use self::screen::Screen;
+use self::talk::{Event, Talk};
+use self::typed::Typed;
 use crate::error::Error;
 
 /// How often signals are looked at.
 const TICK: Duration = Duration::from_millis(50);
-
-/// What to do at the prompt.
-const HELP: &str = "\
-/clear  forget the conversation      /stats  figures of the last answer
-/quit   leave (or the end of input)  /help   this
-Ctrl-C ends an answer; twice, it leaves.";
 
 /// Signals since they were last asked for.
 pub trait Signals {
@@ -37,25 +35,11 @@ pub trait Signals {
     fn leave(&self) -> Option<i32>;
 }
 
-/// What all requests of a chat have in common.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Most tokens of an answer.
-    pub n_predict: u32,
-    /// Whether the model is to think.
-    pub think: Think,
-}
-
-/// A chat that has begun.
+/// A chat in plain lines.
 struct Chat<'a, W: Write> {
-    connection: Connection,
+    talk: Talk,
     screen: Screen<W>,
     signals: &'a mut dyn Signals,
-    settings: Settings,
-    ready: Ready,
-    last: Option<Box<Done>>,
-    requests: u32,
-    clear: bool,
     /// The last question that got no answer, as the engine put it.
     refused: Option<String>,
 }
@@ -68,59 +52,54 @@ enum Waited<T> {
     Ended,
 }
 
-/// Talks until `input` ends or the user leaves.
+/// Talks in plain lines until `input` ends or the user leaves.
 ///
 /// # Errors
 /// The engine refuses or fails, or a signal asks to leave.
 pub fn run(
-    connection: Connection,
+    talk: Talk,
     screen: Screen<impl Write>,
     input: impl BufRead + Send + 'static,
     signals: &mut dyn Signals,
-    settings: Settings,
 ) -> Result<(), Error> {
-    let ready = Ready {
-        load_s: 0.0,
-        arch: String::new(),
-        n_ctx: 0,
-        n_expert_used: 0,
-        think_ctl: String::new(),
-    };
-    let mut chat = Chat {
-        connection,
-        screen,
-        signals,
-        settings,
-        ready,
-        last: None,
-        requests: 0,
-        clear: false,
-        refused: None,
-    };
+    let mut chat = Chat { talk, screen, signals, refused: None };
     chat.begin()?;
     let typed = follow(input);
     while let Some(line) = chat.prompt(&typed)? {
-        match line.trim() {
-            "" => {}
-            "/quit" | "/exit" => break,
-            "/clear" => {
-                chat.clear = true;
+        match Typed::read(&line, chat.talk.settings) {
+            Typed::Nothing => {}
+            Typed::Quit => break,
+            Typed::Clear => {
+                chat.talk.forget();
                 chat.screen.note("the conversation is forgotten")?;
             }
-            "/stats" => chat.stats()?,
-            "/help" => chat.screen.note(HELP)?,
-            command if command.starts_with('/') => {
-                chat.screen.note(&format!("{command} is no command; /help lists them"))?;
+            Typed::Stats => chat.screen.note(&chat.talk.stats())?,
+            Typed::Help => chat.screen.note(&typed::help())?,
+            Typed::Set(settings, said) => {
+                let before = std::mem::replace(&mut chat.talk.settings, settings);
+                chat.screen.note(&said)?;
+                if before.think != settings.think {
+                    chat.say_of_thinking()?;
+                }
             }
-            _ => chat.ask(&line)?,
+            Typed::Wrong(said) => chat.screen.note(&said)?,
+            Typed::Message(message) => chat.ask(&message)?,
         }
     }
-    chat.connection.close()?;
+    chat.talk.close()?;
     // Whoever typed has read it; a program that wrote the questions goes by the exit code.
     match chat.refused {
-        Some(message) if !chat.screen.prompts() => Err(Error::Engine(message)),
+        Some(message) if !chat.screen.prompts() => {
+            Err(Error::Told(Box::new(Error::Engine(message))))
+        }
         _ => Ok(()),
     }
+}
+
+/// Left by Ctrl-C, which is no failure to speak of.
+#[must_use]
+pub fn left() -> Error {
+    Error::Told(Box::new(Error::Interrupted { signal: SIGINT, what: String::new() }))
 }
 
 /// Reads lines on a thread of its own.
@@ -157,26 +136,26 @@ impl<W: Write> Chat<'_, W> {
         }
     }
 
-    /// Leaves because of Ctrl-C.
-    fn left() -> Error {
-        const SIGINT: i32 = 2;
-        Error::Interrupted { signal: SIGINT, what: String::new() }
+    fn say_of_thinking(&mut self) -> Result<(), Error> {
+        match self.talk.thinking_ignored() {
+            Some(said) => self.screen.note(said),
+            None => Ok(()),
+        }
     }
 
     /// Waits for the model.
     fn begin(&mut self) -> Result<(), Error> {
         loop {
-            match self.wait(|chat| chat.connection.next(TICK))? {
-                Waited::Interrupted => return Err(Self::left()),
-                Waited::Ended => return Err(self.connection.end()),
-                Waited::Came(Said::Warning(warning)) => self.screen.note(&warning)?,
-                Waited::Came(Said::Line(Line::Ready(ready))) => {
-                    self.screen.begin(&ready, self.settings.think)?;
-                    self.ready = ready;
-                    return Ok(());
+            match self.wait(|chat| chat.talk.next(TICK))? {
+                Waited::Interrupted => return Err(left()),
+                Waited::Ended => return Err(self.talk.end()),
+                Waited::Came(Event::Warning(warning)) => self.screen.note(&warning)?,
+                Waited::Came(_) => {
+                    if let Some(ready) = self.talk.ready().cloned() {
+                        self.say_of_thinking()?;
+                        return self.screen.begin(&ready);
+                    }
                 }
-                Waited::Came(Said::Line(Line::Error(error))) => self.connection.failed(error.msg),
-                Waited::Came(Said::Line(_)) => {}
             }
         }
     }
@@ -199,7 +178,10 @@ impl<W: Write> Chat<'_, W> {
                     self.screen.end()?;
                     return Ok(None);
                 }
-                Waited::Interrupted if warned => return Err(Self::left()),
+                Waited::Interrupted if warned => {
+                    self.screen.end()?;
+                    return Err(left());
+                }
                 Waited::Interrupted => {
                     warned = true;
                     self.screen.note("Ctrl-C again leaves, and so does /quit")?;
@@ -211,80 +193,24 @@ impl<W: Write> Chat<'_, W> {
 
     /// Has a message answered.
     fn ask(&mut self, message: &str) -> Result<(), Error> {
-        self.requests += 1;
-        let think = match self.settings.think {
-            Think::Default => None,
-            think => Some(think),
-        };
-        let request = Generate {
-            id: Value::from(self.requests),
-            prompt: message.to_owned(),
-            n_predict: Some(self.settings.n_predict),
-            think,
-            clear_kv: std::mem::take(&mut self.clear),
-        };
-        self.connection.send(&Command::Generate(request))?;
-        let mut cancelled = false;
+        self.talk.ask(message)?;
         loop {
-            match self.wait(|chat| chat.connection.next(TICK))? {
-                Waited::Interrupted if cancelled => return Err(Self::left()),
-                Waited::Interrupted => {
-                    cancelled = true;
-                    self.connection.send(&Command::Cancel)?;
+            match self.wait(|chat| chat.talk.next(TICK))? {
+                Waited::Interrupted if self.talk.cancelled() => return Err(left()),
+                Waited::Interrupted => self.talk.cancel()?,
+                Waited::Ended => return Err(self.talk.end()),
+                Waited::Came(Event::Warning(warning)) => self.screen.note(&warning)?,
+                Waited::Came(Event::Line(Line::Progress(progress))) => {
+                    self.screen.delta(&progress, self.talk.settings.thoughts)?;
                 }
-                Waited::Ended => return Err(self.connection.end()),
-                Waited::Came(Said::Warning(warning)) => self.screen.note(&warning)?,
-                Waited::Came(Said::Line(line)) => match line {
-                    Line::Progress(progress) => self.screen.delta(&progress)?,
-                    Line::Done(done) => {
-                        self.screen.done(&done)?;
-                        self.last = Some(done);
-                        return Ok(());
-                    }
-                    Line::Error(error) if error.fatal => self.connection.failed(error.msg),
-                    Line::Error(error) => {
-                        self.screen.note(&error.msg)?;
-                        self.refused = Some(error.msg);
-                        return Ok(());
-                    }
-                    Line::Ready(_) | Line::Begin(_) | Line::Prefill(_) | Line::Load(_) => {}
-                },
+                Waited::Came(Event::Line(_) | Event::Ready) => {}
+                Waited::Came(Event::Done(done)) => return self.screen.done(&done),
+                Waited::Came(Event::Refused(message)) => {
+                    self.screen.note(&message)?;
+                    self.refused = Some(message);
+                    return Ok(());
+                }
             }
         }
-    }
-
-    fn stats(&mut self) -> Result<(), Error> {
-        let Some(done) = &self.last else {
-            return self.screen.note("nothing was answered yet");
-        };
-        let hits = if done.cache_hit_pct < 0.0 {
-            "no cache".to_owned()
-        } else {
-            format!(
-                "{:.1} % hits, {:.0} of {:.0} MiB",
-                done.cache_hit_pct, done.cache_resident_mib, done.cache_budget_mib
-            )
-        };
-        let text = format!(
-            "model    {}, top-{}, loaded in {:.1} s, peak {:.0} MiB\n\
-             prompt   {} tokens in {:.2} s ({} kept)\n\
-             answer   {} tokens, {:.2} tok/s ({})\n\
-             context  {} of {} tokens\n\
-             experts  {}",
-            self.ready.arch,
-            self.ready.n_expert_used,
-            self.ready.load_s,
-            done.peak_rss_mib,
-            done.n_prompt,
-            done.prefill_s,
-            done.n_reused,
-            done.tokens,
-            done.tok_s,
-            done.finish,
-            done.n_past,
-            self.ready.n_ctx,
-            hits,
-        );
-        self.screen.note(&text)
     }
 }

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use bmoe_trace::config::Think;
 use bmoe_trace::line::{Done, Progress, Ready};
 
+use super::talk::Talk;
 use crate::error::Error;
 
 /// Where a chat is shown.
@@ -16,8 +16,6 @@ pub struct Screen<W> {
     prompts: bool,
     /// Thoughts are dim.
     colour: bool,
-    /// Thoughts are shown.
-    thoughts: bool,
     part: Part,
 }
 
@@ -39,9 +37,9 @@ impl<W: Write> Screen<W> {
         self.prompts
     }
 
-    /// `prompts`: a person types. `colour`: the terminal has some. `thoughts`: show them.
-    pub fn new(out: W, prompts: bool, colour: bool, thoughts: bool) -> Self {
-        Self { out, prompts, colour, thoughts, part: Part::Nothing }
+    /// `prompts`: a person types. `colour`: the terminal has some.
+    pub fn new(out: W, prompts: bool, colour: bool) -> Self {
+        Self { out, prompts, colour, part: Part::Nothing }
     }
 
     fn write(&mut self, text: &str) -> Result<(), Error> {
@@ -52,12 +50,7 @@ impl<W: Write> Screen<W> {
     }
 
     /// The model is loaded.
-    pub(super) fn begin(&mut self, ready: &Ready, think: Think) -> Result<(), Error> {
-        if think != Think::Default && ready.think_ctl == "none" {
-            self.note(
-                "the model's chat template says nothing of thinking: --think changes nothing",
-            )?;
-        }
+    pub(super) fn begin(&mut self, ready: &Ready) -> Result<(), Error> {
         if !self.prompts {
             return Ok(());
         }
@@ -82,8 +75,8 @@ impl<W: Write> Screen<W> {
         if self.prompts { self.write("\n") } else { Ok(()) }
     }
 
-    /// What came with a token.
-    pub(super) fn delta(&mut self, progress: &Progress) -> Result<(), Error> {
+    /// What came with a token; thoughts only if they are wanted.
+    pub(super) fn delta(&mut self, progress: &Progress, thoughts: bool) -> Result<(), Error> {
         if progress.reset != 0 {
             // What is on the screen stays there; what it was is said.
             let was =
@@ -91,7 +84,7 @@ impl<W: Write> Screen<W> {
             self.part = Part::Answer;
             return self.write(&format!("{was}{}", progress.delta_text));
         }
-        if !progress.delta_reasoning.is_empty() && self.thoughts {
+        if !progress.delta_reasoning.is_empty() && thoughts {
             let begin = match self.part {
                 Part::Thoughts => "",
                 Part::Nothing | Part::Answer if self.colour => DIM,
@@ -123,11 +116,9 @@ impl<W: Write> Screen<W> {
         }
         self.part = Part::Nothing;
         self.write("\n")?;
-        match done.finish.as_str() {
-            "cancelled" => self.note("(cancelled: the conversation is as it was before)"),
-            "length" => self.note("(cut off after --n-predict tokens)"),
-            "context" => self.note("(the context is full: /clear begins anew, --ctx gives more)"),
-            _ => Ok(()),
+        match Talk::cut_off(&done.finish) {
+            Some(said) => self.note(said),
+            None => Ok(()),
         }
     }
 }
@@ -160,9 +151,9 @@ mod tests {
     }
 
     fn shown(colour: bool, thoughts: bool, deltas: &[(&str, &str, u8)]) -> String {
-        let mut screen = Screen::new(Vec::new(), false, colour, thoughts);
+        let mut screen = Screen::new(Vec::new(), false, colour);
         for (reasoning, text, reset) in deltas {
-            screen.delta(&progress(reasoning, text, *reset)).unwrap();
+            screen.delta(&progress(reasoning, text, *reset), thoughts).unwrap();
         }
         screen.done(&Done { finish: "stop".to_owned(), ..Done::default() }).unwrap();
         String::from_utf8(screen.out).unwrap()

@@ -8,6 +8,8 @@ use crate::error::Error;
 use crate::matrix::Matrix;
 use crate::results;
 use crate::view::app::{App, Left};
+use crate::view::screens::compare::CompareScreen;
+use crate::view::screens::experts::ExpertsScreen;
 use crate::view::screens::{Screen, ScreenId, matrix::MatrixScreen, run::RunScreen};
 use crate::view::source::start::StartSource;
 use crate::view::source::{self, Source};
@@ -64,10 +66,17 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         let left = left.map_err(Error::io("write to", Path::new("standard output")))?;
         return conclude(left, source.goes_on());
     }
-    let mut screens: Vec<Box<dyn Screen>> =
-        vec![Box::new(RunScreen::default()), Box::new(MatrixScreen::default())];
+    let mut screens: Vec<Box<dyn Screen>> = vec![
+        Box::new(RunScreen::default()),
+        Box::new(MatrixScreen::default()),
+        Box::new(ExpertsScreen::default()),
+        Box::new(CompareScreen::default()),
+    ];
     if args.matrix.is_none() && world.cells.is_empty() && !args.is_results() {
-        screens.retain(|screen| screen.id() != ScreenId::Matrix);
+        let alone = world.runs.len() < 2;
+        screens.retain(|screen| {
+            screen.id() != ScreenId::Matrix && !(alone && screen.id() == ScreenId::Compare)
+        });
     }
     let theme = Theme::from_env(|name| std::env::var(name).ok());
     let mut app = App::new(world, source, screens, theme);

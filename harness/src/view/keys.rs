@@ -60,6 +60,10 @@ pub enum Action {
     Mode,
     /// Expand one thing, or shrink it.
     Expand,
+    /// Another meaning of the dots.
+    Dots,
+    /// Send what is typed.
+    Send,
     /// Another first thing to compare.
     PickA,
     /// Another second thing to compare.
@@ -106,11 +110,16 @@ const fn key(
 use KeyCode::{BackTab, Char, End, Enter, Esc, Home, Tab};
 
 /// Screens that show one or several runs up to the playhead.
-const PLAYED: On = On::Screens(&[ScreenId::Run]);
+const PLAYED: On = On::Screens(&[ScreenId::Run, ScreenId::Experts, ScreenId::Compare]);
+/// Those of them on which arrows step from token to token.
+const STEPPED: On = On::Screens(&[ScreenId::Run, ScreenId::Compare]);
 /// Screens whose cursor goes to an end.
 const ENDS: On = On::Screens(&[ScreenId::Matrix]);
 /// Screens with a cursor.
-const CURSOR: On = On::Screens(&[ScreenId::Matrix]);
+const CURSOR: On = On::Screens(&[ScreenId::Matrix, ScreenId::Experts]);
+const CHAT: On = On::Screens(&[ScreenId::Chat]);
+const COMPARE: On = On::Screens(&[ScreenId::Compare]);
+const EXPERTS: On = On::Screens(&[ScreenId::Experts]);
 const MATRIX: On = On::Screens(&[ScreenId::Matrix]);
 
 /// All keys. Of two with the same press the first that applies counts.
@@ -137,6 +146,33 @@ pub const KEYS: &[Key] = &[
     key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, On::Every),
     key(&[Char('1')], "1", "", "the run", Action::Show(ScreenId::Run), On::Every),
     key(&[Char('2')], "2", "", "the matrix", Action::Show(ScreenId::Matrix), On::Every),
+    key(&[Char('3')], "3", "", "the experts", Action::Show(ScreenId::Experts), On::Every),
+    key(&[Char('4')], "4", "", "two runs side by side", Action::Show(ScreenId::Compare), On::Every),
+    key(&[Char('5')], "5", "", "the chat", Action::Show(ScreenId::Chat), On::Every),
+    key(&[Enter], "enter", "send", "send the message, or do the command", Action::Send, CHAT),
+    key(
+        &[Esc],
+        "esc",
+        "end answer",
+        "end the answer (so does ctrl-c; twice, it leaves)",
+        Action::Back,
+        CHAT,
+    ),
+    key(&[Tab], "tab", "screens", "the next screen", Action::NextScreen, CHAT),
+    key(&[BackTab], "shift-tab", "", "the screen before", Action::PreviousScreen, CHAT),
+    key(&[KeyCode::F(1)], "f1", "help", "show or hide this help", Action::Help, CHAT),
+    key(&[KeyCode::PageUp], "page up", "earlier", "earlier lines", Action::PageUp, CHAT),
+    key(&[KeyCode::PageDown], "page down", "", "later lines", Action::PageDown, CHAT),
+    key(&[Char('a')], "a", "run A", "compare another first run, A", Action::PickA, COMPARE),
+    key(&[Char('b')], "b", "run B", "compare another second run, B", Action::PickB, COMPARE),
+    key(
+        &[Char('m')],
+        "m",
+        "mean",
+        "means of all tokens, of the last 8, or the token itself",
+        Action::Mode,
+        COMPARE,
+    ),
     key(&[KeyCode::Up, Char('k')], "↑ k", "", "the cursor up", Action::Up, CURSOR),
     key(&[KeyCode::Down, Char('j')], "↓ j", "move", "the cursor down", Action::Down, CURSOR),
     key(&[KeyCode::PageUp], "page up", "", "a page up", Action::PageUp, CURSOR),
@@ -155,7 +191,7 @@ pub const KEYS: &[Key] = &[
         "step",
         "one token back",
         Action::StepBack,
-        PLAYED,
+        STEPPED,
     ),
     key(
         &[KeyCode::Right, Char('l'), Char('.')],
@@ -163,8 +199,37 @@ pub const KEYS: &[Key] = &[
         "",
         "one token on",
         Action::StepOn,
-        PLAYED,
+        STEPPED,
     ),
+    key(&[KeyCode::Left, Char('h')], "← h", "", "the cursor left", Action::Left, EXPERTS),
+    key(&[KeyCode::Right, Char('l')], "→ l", "", "the cursor right", Action::Right, EXPERTS),
+    key(
+        &[Enter],
+        "enter",
+        "zoom",
+        "a letter for each expert, scrolled; or back to all of them",
+        Action::Open,
+        EXPERTS,
+    ),
+    key(
+        &[Char('e')],
+        "e",
+        "layer",
+        "the cursor's layer, token by token; ← → change it",
+        Action::Expand,
+        EXPERTS,
+    ),
+    key(
+        &[Char('m')],
+        "m",
+        "counting",
+        "count uses in all tokens, the last 64, the last 8, or decayed",
+        Action::Mode,
+        EXPERTS,
+    ),
+    key(&[Char('v')], "v", "", "dots mean: used, or in memory", Action::Dots, EXPERTS),
+    key(&[Char(',')], ",", "", "one token back", Action::StepBack, EXPERTS),
+    key(&[Char('.')], ".", "step", "one token on", Action::StepOn, EXPERTS),
     key(&[Char('[')], "[", "", "a twentieth of the run back", Action::SeekBack, PLAYED),
     key(&[Char(']')], "]", "seek", "a twentieth of the run on", Action::SeekOn, PLAYED),
     key(&[Home, Char('g')], "home g", "", "to the first token", Action::First, PLAYED),
@@ -189,7 +254,7 @@ impl Key {
     #[must_use]
     pub fn applies(&self, screen: ScreenId) -> bool {
         match self.on {
-            On::Every => true,
+            On::Every => !screen.is_typed(),
             On::Screens(screens) => screens.contains(&screen),
         }
     }

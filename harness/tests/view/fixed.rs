@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bmoe::matrix::Matrix;
 use bmoe::view::app::App;
+use bmoe::view::screens::compare::CompareScreen;
+use bmoe::view::screens::experts::ExpertsScreen;
 use bmoe::view::screens::{Screen, matrix::MatrixScreen, run::RunScreen};
 use bmoe::view::source::Still;
 use bmoe::view::theme::{Ground, Theme};
@@ -171,9 +173,18 @@ pub(crate) fn matrix() -> World {
 
 /// The viewer of a world, without colours.
 pub(crate) fn app(world: World) -> App {
-    let screens: Vec<Box<dyn Screen>> =
-        vec![Box::new(RunScreen::default()), Box::new(MatrixScreen::default())];
-    App::new(world, Box::new(Still), screens, Theme::new(Ground::Plain))
+    app_with(world, Theme::new(Ground::Plain))
+}
+
+/// The same with colours.
+pub(crate) fn app_with(world: World, theme: Theme) -> App {
+    let screens: Vec<Box<dyn Screen>> = vec![
+        Box::new(RunScreen::default()),
+        Box::new(MatrixScreen::default()),
+        Box::new(ExpertsScreen::default()),
+        Box::new(CompareScreen::default()),
+    ];
+    App::new(world, Box::new(Still), screens, theme)
 }
 
 /// What it shows in a terminal of this size.

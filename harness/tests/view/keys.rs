@@ -108,7 +108,7 @@ fn screens_change_by_number_by_tab_and_by_mouse() {
     let mut app = app(matrix());
     for (key, screen) in [
         (Char('2'), ScreenId::Matrix),
-        (KeyCode::Tab, ScreenId::Run),
+        (KeyCode::Tab, ScreenId::Experts),
         (KeyCode::BackTab, ScreenId::Matrix),
         (Char('1'), ScreenId::Run),
         // There is no such screen.

@@ -1,5 +1,8 @@
 //! The viewer: its screens with fixed data, its keys one by one, and inputs of every kind.
 
+mod chat;
+mod compare;
+mod experts;
 mod fixed;
 mod inputs;
 mod keys;

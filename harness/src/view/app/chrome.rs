@@ -50,7 +50,7 @@ pub(super) fn draw(
     shown: ScreenId,
     theme: Theme,
 ) -> Chrome {
-    let played = shown == ScreenId::Run;
+    let played = shown.is_played();
     let [title, body, bar, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(0),
@@ -193,7 +193,9 @@ pub(super) fn help(
     };
     let hidden = (lines.len() as u16).saturating_sub(height - 2);
     *scrolled = (*scrolled).min(hidden);
-    let bottom = if hidden > 0 { " ? closes, ↓ ↑ show more " } else { " ? closes " };
+    let closes = if shown.is_typed() { "esc" } else { "?" };
+    let more = if hidden > 0 { ", ↓ ↑ show more" } else { "" };
+    let bottom = format!(" {closes} closes{more} ");
     let block = Block::bordered()
         .title(format!(" {}: keys ", shown.name()))
         .title_bottom(bottom)

@@ -100,6 +100,7 @@ impl App {
     pub fn tick(&mut self, elapsed: Duration) {
         self.source.poll(&mut self.world);
         self.world.pass(elapsed);
+        self.left |= self.source.is_over();
     }
 
     /// Something happened at the terminal.
@@ -240,9 +241,8 @@ impl App {
             chrome::too_small(frame, area);
             return;
         }
-        for screen in &mut self.screens {
-            screen.update(&self.world);
-        }
+        // What nobody sees costs nothing.
+        self.screens[self.shown].update(&self.world);
         let ids: Vec<ScreenId> = self.screens.iter().map(|s| s.id()).collect();
         let screen = &self.screens[self.shown];
         self.chrome = chrome::draw(frame, &self.world, &ids, screen.id(), self.theme);

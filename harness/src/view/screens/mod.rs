@@ -1,6 +1,9 @@
 //! The screens. Each keeps its state (a cursor, what is expanded, what was worked out) apart from its drawing, so
 //! that keys can be tested without a terminal and drawings without keys.
 
+pub mod chat;
+pub mod compare;
+pub mod experts;
 pub mod matrix;
 pub mod run;
 
@@ -21,11 +24,17 @@ pub enum ScreenId {
     Run,
     /// All cells.
     Matrix,
+    /// The experts of one run.
+    Experts,
+    /// Two runs.
+    Compare,
+    /// A conversation.
+    Chat,
 }
 
 impl ScreenId {
     /// Every screen, in their order.
-    pub const ALL: [Self; 2] = [Self::Run, Self::Matrix];
+    pub const ALL: [Self; 5] = [Self::Run, Self::Matrix, Self::Experts, Self::Compare, Self::Chat];
 
     /// The key that shows it.
     #[must_use]
@@ -33,6 +42,9 @@ impl ScreenId {
         match self {
             Self::Run => 1,
             Self::Matrix => 2,
+            Self::Experts => 3,
+            Self::Compare => 4,
+            Self::Chat => 5,
         }
     }
 
@@ -42,7 +54,22 @@ impl ScreenId {
         match self {
             Self::Run => "Run",
             Self::Matrix => "Matrix",
+            Self::Experts => "Experts",
+            Self::Compare => "Compare",
+            Self::Chat => "Chat",
         }
+    }
+
+    /// Whether letters are text there.
+    #[must_use]
+    pub const fn is_typed(self) -> bool {
+        matches!(self, Self::Chat)
+    }
+
+    /// Whether it shows runs up to the playhead.
+    #[must_use]
+    pub const fn is_played(self) -> bool {
+        matches!(self, Self::Run | Self::Experts | Self::Compare)
     }
 }
 
@@ -65,7 +92,8 @@ pub trait Screen: Debug {
     /// Which one.
     fn id(&self) -> ScreenId;
 
-    /// Brings what was worked out up to date with the world; before every drawing, and cheap when nothing changed.
+    /// Brings what was worked out up to date with the world; before every drawing of this screen, and cheap when
+    /// nothing changed.
     fn update(&mut self, world: &World) {
         let _ = world;
     }

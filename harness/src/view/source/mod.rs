@@ -1,6 +1,7 @@
 //! Where the world comes from.
 
 pub mod attempt;
+pub mod chat;
 pub mod folder;
 pub mod imported;
 pub mod records;
@@ -31,6 +32,11 @@ pub trait Source: std::fmt::Debug {
     /// Whether everything that is there has been taken.
     fn is_settled(&self) -> bool {
         true
+    }
+
+    /// Whether there is nothing to look at any more: the viewer is left.
+    fn is_over(&self) -> bool {
+        false
     }
 
     /// What a person who leaves should know of what goes on.

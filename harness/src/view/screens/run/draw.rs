@@ -200,7 +200,7 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, world: &World, run: &RunData, 
 }
 
 fn draw_times(frame: &mut Frame<'_>, area: Rect, world: &World, run: &RunData, theme: Theme) {
-    let timeline = Timeline { steps: world.shown(), overlap: run.overlap, theme };
+    let timeline = Timeline { steps: world.shown(), overlap: run.overlap, scale: None, theme };
     let block = panel("time of each token", theme).title_bottom(timeline.legend().right_aligned());
     let inner = block.inner(area);
     frame.render_widget(block, area);

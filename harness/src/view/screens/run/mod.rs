@@ -2,12 +2,13 @@
 
 mod draw;
 mod summary;
-mod timeline;
+pub(super) mod timeline;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-pub use self::summary::Summary;
+pub(super) use self::summary::NOW_TOKENS;
+pub use self::summary::{Means, Summary};
 use super::{Reply, Screen, ScreenId};
 use crate::view::keys::Action;
 use crate::view::theme::Theme;

@@ -5,7 +5,7 @@ use bmoe_analysis::stats::{Latencies, Rates};
 use crate::view::world::Step;
 
 /// Tokens that "now" is the mean of: one alone jumps too much to be read.
-pub(super) const NOW_TOKENS: usize = 8;
+pub(in crate::view::screens) const NOW_TOKENS: usize = 8;
 
 /// Means of some steps. `None` = not measured.
 #[derive(Debug, Clone, Default, PartialEq)]

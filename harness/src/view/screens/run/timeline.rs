@@ -31,16 +31,34 @@ const WHOLE: Part =
 
 /// The last tokens, as many as there are columns.
 #[derive(Debug)]
-pub(super) struct Timeline<'a> {
+pub(in crate::view::screens) struct Timeline<'a> {
     /// The steps that are shown.
-    pub(super) steps: &'a [Step],
+    pub(in crate::view::screens) steps: &'a [Step],
     /// Waiting for reads is a stall.
-    pub(super) overlap: bool,
+    pub(in crate::view::screens) overlap: bool,
+    /// Nanoseconds of the whole height; the longest token shown when it is left out.
+    pub(in crate::view::screens) scale: Option<u64>,
     /// Colours.
-    pub(super) theme: Theme,
+    pub(in crate::view::screens) theme: Theme,
 }
 
 impl Timeline<'_> {
+    /// Columns in front, for the scale.
+    pub(in crate::view::screens) const LABELS: u16 = 9;
+
+    /// The steps that fit a width, the last ones.
+    fn shown(&self, width: u16) -> &[Step] {
+        let columns = usize::from(width.saturating_sub(Self::LABELS));
+        &self.steps[self.steps.len().saturating_sub(columns)..]
+    }
+
+    /// The longest of the steps that fit a width, nanoseconds.
+    pub(in crate::view::screens) fn longest(&self, width: u16) -> u64 {
+        let parts = self.parts();
+        let total = |step: &Step| parts.iter().filter_map(|part| (part.of)(step)).sum::<u64>();
+        self.shown(width).iter().map(total).max().unwrap_or(0)
+    }
+
     fn parts(&self) -> Vec<Part> {
         if self.steps.iter().all(|step| step.compute_ns.is_none()) {
             return vec![WHOLE];
@@ -50,7 +68,7 @@ impl Timeline<'_> {
 
     /// What the marks mean.
     #[must_use]
-    pub(super) fn legend(&self) -> Line<'static> {
+    pub(in crate::view::screens) fn legend(&self) -> Line<'static> {
         let mut spans = Vec::new();
         for part in self.parts() {
             spans.push(Span::styled(part.mark.to_string(), self.theme.style(part.role)));
@@ -62,15 +80,13 @@ impl Timeline<'_> {
 
 impl Widget for Timeline<'_> {
     fn render(self, area: Rect, buffer: &mut Buffer) {
-        let label_wide = 9;
-        if area.height < 2 || area.width <= label_wide {
+        if area.height < 2 || area.width <= Self::LABELS {
             return;
         }
-        let columns = usize::from(area.width - label_wide);
-        let shown = &self.steps[self.steps.len().saturating_sub(columns)..];
+        let shown = self.shown(area.width);
         let parts = self.parts();
         let total = |step: &Step| parts.iter().filter_map(|part| (part.of)(step)).sum::<u64>();
-        let most = shown.iter().map(total).max().unwrap_or(0).max(1);
+        let most = self.scale.unwrap_or_else(|| self.longest(area.width)).max(1);
         let height = u64::from(area.height);
         let dim = self.theme.style(Role::Dim);
         if !shown.is_empty() {
@@ -78,7 +94,7 @@ impl Widget for Timeline<'_> {
             buffer.set_string(area.x, area.bottom() - 1, "0", dim);
         }
         for (column, step) in shown.iter().enumerate() {
-            let x = area.x + label_wide + column as u16;
+            let x = area.x + Self::LABELS + column as u16;
             for row in 0..height {
                 // The part at the middle of the cell, counted from below.
                 let at = most * (2 * row + 1) / (2 * height);
