@@ -241,7 +241,13 @@ fn text(value: Option<impl std::fmt::Display>) -> String {
 
 fn name(row: &Row<'_>) -> String {
     let cell = &row.cell;
-    if cell.baseline { format!("{} (baseline)", cell.name) } else { cell.name.to_owned() }
+    let marks = [(cell.baseline, "baseline"), (cell.config.replay_routes.is_some(), "replayed")];
+    let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+    if marks.is_empty() {
+        cell.name.to_owned()
+    } else {
+        format!("{} ({})", cell.name, marks.join(", "))
+    }
 }
 
 /// The mean rate, and with repetitions its interval.

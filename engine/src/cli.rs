@@ -122,10 +122,14 @@ pub(crate) struct Generate {
     #[arg(long, group = "settings")]
     chat: bool,
     /// Use the experts of a recorded route trace in the place of the router's choice
-    #[arg(long, value_name = "TRACE", group = "settings",
-          long_help = "Use the experts of a recorded route trace, of any format that `bmoe import` reads, in the \
+    #[arg(
+        long,
+        value_name = "TRACE",
+        group = "settings",
+        long_help = "Use the experts of a recorded route trace, of any format that `bmoe import` reads, in the \
           place of the router's choice. Weights are the router's own for those experts. The prompt becomes as \
-          long as the trace's, and the end of the trace ends the run. Timing is real, the text is not")]
+          long as the trace's, and the end of the trace ends the run. Timing is real, the text is not"
+    )]
     replay_routes: Option<PathBuf>,
     /// Print BMOE_ lines in the place of the text
     #[arg(long)]

@@ -332,7 +332,7 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
     let twice = twice.iter().map(|l| if l.starts_with("0,1,12,1,1,") { &second } else { *l });
     let twice: String = twice.map(|l| format!("{l}\n")).collect();
     let table: [(String, &dyn Fn(&mut RunConfig), &str); 10] = [
-        (twice, &nothing, "twice"),
+        (twice, &nothing, "no other slot of the token"),
         (made(&|s| s.top_k = 2), &nothing, "give --n-expert-used 2"),
         (made(&|s| s.experts = 32), &nothing, "its layers have 32 experts, the model's 16"),
         (made(&|s| s.layers = 4), &nothing, "it has 4 MoE layers (0 to 3), the model 3 (0 to 2)"),

@@ -42,7 +42,10 @@ pub enum CodecError {
     #[error("not a bmoe trace (it does not start with \"BMOETRC\")")]
     NotATrace,
     /// Written by another version.
-    #[error("trace version {found} is not one that this program reads ({}, {VERSION})", earlier::VERSION)]
+    #[error(
+        "trace version {found} is not one that this program reads ({}, {VERSION})",
+        earlier::VERSION
+    )]
     Version {
         /// What the file says.
         found: u32,
@@ -191,9 +194,8 @@ impl<R: Read> TraceReader<R> {
             }
             return Err(self.damaged("its checksum does not match"));
         }
-        let (record, used) = self
-            .decode()
-            .map_err(|_| self.damaged("it is not a record of the trace's version"))?;
+        let (record, used) =
+            self.decode().map_err(|_| self.damaged("it is not a record of the trace's version"))?;
         if used != self.payload.len() {
             return Err(self.damaged("bytes are left over behind its record"));
         }

@@ -167,6 +167,16 @@ impl RunConfig {
         self.io_trace || self.compute_trace != ComputeTrace::Off
     }
 
+    /// The files that a run reads beside its model; where they are on a target is for whoever sends them there.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        [&mut self.warm_profile, &mut self.replay_routes].into_iter().flatten()
+    }
+
+    /// The files that a run reads beside its model.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.warm_profile, &self.replay_routes].into_iter().flatten()
+    }
+
     /// The run file's text.
     #[must_use]
     pub fn to_toml(&self) -> String {

@@ -41,5 +41,6 @@ pub(super) fn baselines<'a>(
 fn text_of(config: &RunConfig) -> impl PartialEq + '_ {
     let c = config;
     let kernels = (c.ctx_tokens, c.ubatch_tokens);
-    (&c.prompt, c.n_predict, c.n_expert_used, kernels, c.chat, c.think, c.sampling)
+    let routes = (c.n_expert_used, &c.replay_routes);
+    (&c.prompt, c.n_predict, routes, kernels, c.chat, c.think, c.sampling)
 }

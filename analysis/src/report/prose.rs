@@ -1,5 +1,6 @@
 //! The report's text.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::{HeatmapPart, Loaded, ModelPart, definitions};
@@ -56,8 +57,9 @@ fn push_model(text: &mut String, part: &ModelPart<'_>, environment: &Environment
         let _ = writeln!(text, "{about}\n");
     }
     text.push_str(&table::benchmark(&part.rows));
-    let remarks: Vec<String> =
+    let mut remarks: Vec<String> =
         part.rows.iter().flat_map(|row| remarks(row, environment.cores)).collect();
+    remarks.extend(replayed(part));
     if !remarks.is_empty() {
         text.push('\n');
         for remark in remarks {
@@ -149,6 +151,23 @@ fn remarks(row: &Row<'_>, cores: Option<u32>) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// Whose routes replayed cells follow, and what that means.
+fn replayed(part: &ModelPart<'_>) -> Option<String> {
+    let traces: BTreeSet<String> = part
+        .rows
+        .iter()
+        .filter_map(|row| row.cell.config.replay_routes.as_ref()?.file_name())
+        .map(|name| format!("`{}`", escape(&name.to_string_lossy())))
+        .collect();
+    (!traces.is_empty()).then(|| {
+        format!(
+            "Replayed: every token used the experts that {} recorded, whatever the model's router chose. Accesses, \
+             reads and times are real, the text is not.",
+            traces.into_iter().collect::<Vec<_>>().join(" and ")
+        )
+    })
 }
 
 fn about_model(part: &ModelPart<'_>, file: Option<&ModelFile>) -> Option<String> {

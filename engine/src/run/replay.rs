@@ -77,7 +77,10 @@ impl Rows {
         let mut reader = match import::open(BufReader::new(file)).map_err(|e| e.to_string())? {
             Import::Routes(reader) => reader,
             Import::Log(_) | Import::Device(_) => {
-                return Err("it has no routes; give a route trace (docs/formats.md lists the formats)".into());
+                return Err(
+                    "it has no routes; give a route trace (docs/formats.md lists the formats)"
+                        .into(),
+                );
             }
         };
         let mut rows = Self::default();
@@ -160,11 +163,7 @@ impl Rows {
     }
 
     /// The model's MoE layer for each of the trace's, once the shape is known to be the model's.
-    fn places(
-        &self,
-        config: &RunConfig,
-        info: &ModelInfo,
-    ) -> Result<BTreeMap<u32, usize>, String> {
+    fn places(&self, config: &RunConfig, info: &ModelInfo) -> Result<BTreeMap<u32, usize>, String> {
         let (ours, theirs) = (config.n_expert_used, self.top_k);
         if ours != theirs {
             return Err(format!(
@@ -213,7 +212,8 @@ impl Rows {
     ) -> Result<Replay, String> {
         let all: Vec<u32> = self.prefill.union(&self.decode).copied().collect();
         let first = all[0];
-        if let Some((position, _)) = all.iter().zip(first..).find(|(found, expected)| *found != expected)
+        if let Some((position, _)) =
+            all.iter().zip(first..).find(|(found, expected)| *found != expected)
         {
             return Err(format!(
                 "its tokens have a gap before token {position}; give a whole trace of one text"
@@ -265,7 +265,10 @@ impl Rows {
         let mut warnings = Vec::new();
         let other = self.header.layers.iter().find_map(|layer| {
             let ours = info.experts.layers[*places.get(&layer.index)?].expert_bytes();
-            layer.expert_bytes.filter(|theirs| *theirs != ours).map(|theirs| (layer.index, theirs, ours))
+            layer
+                .expert_bytes
+                .filter(|theirs| *theirs != ours)
+                .map(|theirs| (layer.index, theirs, ours))
         });
         if let Some((layer, theirs, ours)) = other {
             warnings.push(format!(
@@ -274,7 +277,8 @@ impl Rows {
             ));
         }
         let prompt = self.prefill.len() as u32;
-        let (theirs, ours) = (self.prefill_ubatches.len() as u32, prompt.div_ceil(config.ubatch_tokens));
+        let (theirs, ours) =
+            (self.prefill_ubatches.len() as u32, prompt.div_ceil(config.ubatch_tokens));
         if prompt > 0 && theirs != ours {
             warnings.push(format!(
                 "the prompt of {prompt} tokens was recorded in {theirs} micro-batches and is replayed in {ours} \

@@ -33,14 +33,13 @@ impl Cell {
     /// chosen.
     #[must_use]
     pub fn same_text(&self, other: &Self) -> bool {
-        let key = |cell: &Self| {
+        fn key(cell: &Cell) -> impl PartialEq + '_ {
             let c = &cell.config;
+            let routes = (c.n_expert_used, &c.replay_routes);
             let kernels = (c.ctx_tokens, c.ubatch_tokens);
-            (c.n_predict, c.n_expert_used, kernels, c.chat, c.think, c.sampling)
-        };
-        self.model == other.model
-            && self.config.prompt == other.config.prompt
-            && key(self) == key(other)
+            (&cell.model, &c.prompt, c.n_predict, routes, kernels, c.chat, c.think, c.sampling)
+        }
+        key(self) == key(other)
     }
 }
 
@@ -231,7 +230,7 @@ impl Matrix {
 
     fn check_cell(&self, cell: &Cell) -> Result<(), MatrixError> {
         let config = &cell.config;
-        let problem = if config.prompt.is_empty() {
+        let problem = if config.prompt.is_empty() && config.replay_routes.is_none() {
             "no `prompt`; set one in [base]".to_owned()
         } else if config.n_predict == 0 {
             "`n_predict = 0`; expected 1 or more".to_owned()

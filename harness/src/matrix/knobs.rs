@@ -123,6 +123,7 @@ knobs! {
     prompt: String,
     n_predict: u32,
     n_expert_used: u32,
+    replay_routes: Option<PathBuf>,
     chat: bool,
     think: Think,
     sampling: Sampling,
@@ -172,8 +173,10 @@ pub(super) fn normalise(config: &mut RunConfig) {
     if config.sampling.is_greedy() {
         config.sampling = Sampling::default();
     }
-    if config.warm_profile.as_deref() == Some(Path::new("")) {
-        config.warm_profile = None;
+    for file in [&mut config.warm_profile, &mut config.replay_routes] {
+        if file.as_deref() == Some(Path::new("")) {
+            *file = None;
+        }
     }
 }
 
@@ -183,7 +186,11 @@ mod tests {
 
     #[test]
     fn every_setting_of_the_engine_can_be_set() {
-        let config = RunConfig { warm_profile: Some("p".into()), ..RunConfig::default() };
+        let config = RunConfig {
+            warm_profile: Some("p".into()),
+            replay_routes: Some("r".into()),
+            ..RunConfig::default()
+        };
         let mut expected: Vec<String> = toml::Table::try_from(config)
             .unwrap()
             .keys()
@@ -234,6 +241,7 @@ mod tests {
             cache_ceil_mib: 3000,
             cache_policy: "lfu".to_owned(),
             warm_profile: Some(PathBuf::new()),
+            replay_routes: Some(PathBuf::new()),
             prefetch_layers: 2,
             overlap: false,
             think: Think::Off,
@@ -243,7 +251,7 @@ mod tests {
         normalise(&mut streamed);
         assert_eq!((streamed.cache_policy.as_str(), streamed.prefetch_layers), ("lfu", 2));
         assert_eq!((streamed.cache_ceil_mib, streamed.think), (0, Think::Default));
-        assert_eq!(streamed.warm_profile, None);
+        assert_eq!((streamed.warm_profile, streamed.replay_routes), (None, None));
         let mut uncached = RunConfig { cache_mib: CacheBudget::OFF, ..config() };
         normalise(&mut uncached);
         assert_eq!(uncached, RunConfig { overlap: false, ..RunConfig::default() });

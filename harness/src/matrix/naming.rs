@@ -70,6 +70,11 @@ const OTHERS: &[(&str, Named)] = &[
             format!("warm {}", plain(&path.file_name().unwrap_or_default().to_string_lossy()))
         }))
     }),
+    ("replay_routes", |c| {
+        Some(c.replay_routes.as_ref().map_or("own routes".to_owned(), |path| {
+            format!("routes of {}", plain(&path.file_name().unwrap_or_default().to_string_lossy()))
+        }))
+    }),
     ("io_ceiling_mib_s", |c| Some(format!("{} MiB/s at best", c.io_ceiling_mib_s))),
     ("n_expert_used", |c| match c.n_expert_used {
         0 => Some("the model's top-k".to_owned()),
@@ -142,10 +147,11 @@ fn shorten(prompt: &str) -> String {
 /// The settings that have more than one value among the cells in which they mean something.
 pub(super) fn varying(configs: &[&RunConfig]) -> BTreeSet<String> {
     let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    // A profile that is not given has no key of its own.
-    let no_profile = ("warm_profile".to_owned(), toml::Value::String(String::new()));
+    // A file that is not given has no key of its own.
+    let no_file = |key: &str| (key.to_owned(), toml::Value::String(String::new()));
     for config in configs {
-        let settings = std::iter::once(no_profile.clone()).chain(table(config));
+        let settings = ["warm_profile", "replay_routes"].map(no_file);
+        let settings = settings.into_iter().chain(table(config));
         let settings: BTreeMap<String, toml::Value> = settings.collect();
         for (key, value) in settings.into_iter().filter(|(key, _)| applies(key, config)) {
             values.entry(key).or_default().insert(value.to_string());

@@ -135,10 +135,10 @@ pub enum RunnerError {
 pub struct Runner<'a> {
     /// The result folder.
     pub folder: &'a Path,
-    /// Where the target has the models, by name within the matrix, and profiles.
+    /// Where the target has the models, by name within the matrix, and other files.
     pub models: &'a HashMap<String, PathBuf>,
-    /// Where the target has the profiles that cells name.
-    pub profiles: &'a Placed,
+    /// Where the target has the profiles and route traces that cells name.
+    pub files: &'a Placed,
     /// How long one run may take.
     pub timeout: Duration,
     /// How often a run is tried again that something from outside ended.

@@ -242,10 +242,10 @@ impl<'a> Session<'a> {
     pub(super) fn configure(&self, cell: &Cell) -> RunConfig {
         let mut config = cell.config.clone();
         config.model = self.runner.models.get(&cell.model).cloned().unwrap_or_default();
-        if let Some(profile) = &mut config.warm_profile
-            && let Some(placed) = self.runner.profiles.get(profile)
-        {
-            profile.clone_from(placed);
+        for file in config.files_mut() {
+            if let Some(placed) = self.runner.files.get(file) {
+                file.clone_from(placed);
+            }
         }
         config
     }

@@ -224,7 +224,7 @@ pub(crate) struct Played {
 pub(crate) struct Folder {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) models: HashMap<String, PathBuf>,
-    pub(crate) profiles: Placed,
+    pub(crate) files: Placed,
     pub(crate) retries: u32,
     pub(crate) warmup_runs: u32,
     pub(crate) gate: GateRules,
@@ -235,7 +235,7 @@ impl Folder {
         Self {
             folder: tempfile::tempdir().unwrap(),
             models: [("a".to_owned(), "models/a.gguf".into())].into(),
-            profiles: Placed::new(),
+            files: Placed::new(),
             retries: 0,
             warmup_runs: 0,
             gate: GateRules { poll: Duration::from_millis(1), ..GateRules::default() },
@@ -252,7 +252,7 @@ impl Folder {
         let runner = Runner {
             folder: self.folder.path(),
             models: &self.models,
-            profiles: &self.profiles,
+            files: &self.files,
             timeout: Duration::from_secs(9),
             retries: self.retries,
             warmup_runs: self.warmup_runs,

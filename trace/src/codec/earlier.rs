@@ -66,7 +66,8 @@ struct Config {
 
 impl From<Earlier> for Record {
     fn from(Earlier::Start(start): Earlier) -> Self {
-        let Start { run_id, started_unix_ms, engine_version, llama_version, config, model } = *start;
+        let Start { run_id, started_unix_ms, engine_version, llama_version, config, model } =
+            *start;
         let config = config.into();
         Self::Start(Box::new(RunStart {
             run_id,

@@ -144,8 +144,11 @@ impl<W: Write> MetricsCsv<W> {
              compute_trace_layers={layer_trace} spec=off\n\
              # mode={mode} llama_cpp={llama} run_id={run_id} cache_policy={policy} io_engine={io_engine} \
              min_p={min_p} think={think} cpu_mask={cpu_mask} io_trace={io_trace} \
-             compute_trace={compute_trace} event_room_mib={event_room:.1}\n\
+             compute_trace={compute_trace} event_room_mib={event_room:.1}{replayed}\n\
              {HEADER}\n",
+            replayed = config.replay_routes.as_ref().map_or_else(String::new, |trace| {
+                format!(" replay_routes={}", preamble_value(&trace.to_string_lossy()))
+            }),
             engine = preamble_value(engine_version),
             model_file = preamble_value(&model_file(config)),
             arch = preamble_value(&model.arch),

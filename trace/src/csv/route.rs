@@ -80,6 +80,9 @@ fn preamble(start: &RunStart) -> String {
         model.n_expert,
         model.n_expert_used
     );
+    if let Some(replayed) = &start.config.replay_routes {
+        let _ = writeln!(text, "# replay_routes={}", preamble_value(&replayed.to_string_lossy()));
+    }
     for layer in &model.layers {
         let _ = writeln!(text, "# layer={} expert_bytes={}", layer.layer, layer.expert_bytes);
     }

@@ -54,7 +54,7 @@ pub(super) fn reserve(target: &dyn Target) -> Result<Lock, Error> {
 pub(super) struct Staged {
     engine: PathBuf,
     models: HashMap<String, PathBuf>,
-    profiles: Placed,
+    files: Placed,
 }
 
 /// What a target is, and the engine for it on this machine.
@@ -117,15 +117,15 @@ impl Shared<'_> {
             };
             placed.insert(model.name.clone(), place);
         }
-        let mut profiles = Placed::new();
+        let mut files = Placed::new();
         let cells = self.schedule.runs.iter().map(|run| &self.schedule.cells[run.cell]);
-        for profile in cells.filter_map(|cell| cell.config.warm_profile.as_ref()) {
-            if !profiles.contains_key(profile) {
-                let sha256 = whole(&hash(profile)?);
-                profiles.insert(profile.clone(), put(profile, &sha256, false)?);
+        for file in cells.flat_map(|cell| cell.config.files()) {
+            if !files.contains_key(file) {
+                let sha256 = whole(&hash(file)?);
+                files.insert(file.clone(), put(file, &sha256, false)?);
             }
         }
-        Ok(Staged { engine, models: placed, profiles })
+        Ok(Staged { engine, models: placed, files })
     }
 
     /// Makes the result folder, or completes one that an earlier runner began.
@@ -186,7 +186,7 @@ impl Shared<'_> {
         let runner = Runner {
             folder,
             models: &staged.models,
-            profiles: &staged.profiles,
+            files: &staged.files,
             timeout: Duration::from_secs(u64::from(self.matrix.timeout_s)),
             retries: self.matrix.retries,
             warmup_runs: self.matrix.warmup_runs,

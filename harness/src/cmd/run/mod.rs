@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         model.check_files()?;
     }
     prepare::check_experts(&schedule, &located)?;
-    prepare::find_profiles(&mut schedule, folder)?;
+    prepare::find_files(&mut schedule, folder)?;
     let targets = open_targets(&asked.plan.targets, args.verify)?;
     let chosen = targets
         .iter()

@@ -15,7 +15,7 @@ const FILE: &str = "plan.json";
 /// absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
-    /// What models, shapes and profiles of the matrix are relative to.
+    /// What models, shapes, profiles and route traces of the matrix are relative to.
     pub(super) matrix_folder: PathBuf,
     /// Where synthetic models are.
     pub(super) models: PathBuf,

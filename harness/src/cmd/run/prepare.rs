@@ -50,24 +50,31 @@ pub(super) fn check_experts(schedule: &Schedule, located: &[Located]) -> Result<
     Ok(())
 }
 
-/// Profiles are beside the matrix file, as models are.
-pub(super) fn find_profiles(schedule: &mut Schedule, folder: &Path) -> Result<(), Error> {
+/// Profiles and route traces are beside the matrix file, as models are.
+pub(super) fn find_files(schedule: &mut Schedule, folder: &Path) -> Result<(), Error> {
     for run in &schedule.runs {
         let cell = &schedule.cells[run.cell];
-        if let Some(profile) = &cell.config.warm_profile {
-            let path = folder.join(profile);
+        let named = [
+            (&cell.config.warm_profile, "profile", "an engine's --save-profile writes one"),
+            (
+                &cell.config.replay_routes,
+                "route trace",
+                "an engine's --route-trace or --trace writes one",
+            ),
+        ];
+        for (file, what, origin) in named {
+            let Some(path) = file.as_ref().map(|file| folder.join(file)) else { continue };
             std::fs::File::open(&path).map_err(|e| {
                 Error::Refused(format!(
-                    "the cell \"{}\" needs the profile {}, which cannot be opened: {e} (an engine's \
-                     --save-profile writes one)",
+                    "the cell \"{}\" needs the {what} {}, which cannot be opened: {e} ({origin})",
                     cell.name,
                     path.display()
                 ))
             })?;
         }
     }
-    for profile in schedule.cells.iter_mut().filter_map(|c| c.config.warm_profile.as_mut()) {
-        *profile = folder.join(&*profile);
+    for file in schedule.cells.iter_mut().flat_map(|cell| cell.config.files_mut()) {
+        *file = folder.join(&*file);
     }
     Ok(())
 }
