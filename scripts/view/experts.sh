@@ -42,7 +42,7 @@ replay_two_runs() { # two cells side by side
   press a
   see '^A  .*run 2 of 14'
   press m m
-  see 'token 0|before the first token'
+  see '┌token [0-9]+─'
   press q
   see 'left with 0'
 }
