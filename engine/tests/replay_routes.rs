@@ -23,6 +23,9 @@ fn recorded(config: &RunConfig, folder: &Path) -> (RunEnd, [PathBuf; 2]) {
     (generate(config, &RunOptions::default(), sinks).unwrap(), paths)
 }
 
+/// Changes a configuration.
+type Change<'a> = &'a dyn Fn(&mut RunConfig);
+
 /// A trace of made-up routes: `prompt` tokens, of which the last layer has the last one alone, then `steps`.
 struct MadeUp {
     layers: u32,
@@ -331,7 +334,7 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
     let second = format!("0,1,12,1,1,{first}");
     let twice = twice.iter().map(|l| if l.starts_with("0,1,12,1,1,") { &second } else { *l });
     let twice: String = twice.map(|l| format!("{l}\n")).collect();
-    let table: [(String, &dyn Fn(&mut RunConfig), &str); 10] = [
+    let table: [(String, Change<'_>, &str); 10] = [
         (twice, &nothing, "no other slot of the token"),
         (made(&|s| s.top_k = 2), &nothing, "give --n-expert-used 2"),
         (made(&|s| s.experts = 32), &nothing, "its layers have 32 experts, the model's 16"),
