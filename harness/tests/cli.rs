@@ -285,3 +285,19 @@ fn help_is_what_people_read() {
     let root: &Path = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert!(root.join("../docs/matrices.md").exists(), "--help names it");
 }
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let place = Place::new("");
+    let output = place.bmoe(&["man", "--out", "man"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = |name: &str| fs::read_to_string(place.at("man").join(name)).unwrap();
+    assert!(page("bmoe.1").contains("bmoe\\-run(1)"), "{}", page("bmoe.1"));
+    assert!(page("bmoe-run.1").contains("\\-\\-dry\\-run"), "{}", page("bmoe-run.1"));
+    let help = stdout(&place.bmoe(&["--help"]));
+    let commands = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let names = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    for name in names.filter(|name| !name.is_empty() && *name != "help") {
+        assert!(page(&format!("bmoe-{name}.1")).contains("SYNOPSIS"), "{name}");
+    }
+}

@@ -9,6 +9,7 @@ mod device;
 mod devices;
 mod doctor;
 mod import;
+mod man;
 mod predict;
 mod report;
 mod routes;
@@ -54,6 +55,7 @@ enum Command {
     Doctor(doctor::Args),
     Clean(clean::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Cli {
@@ -78,6 +80,7 @@ impl Cli {
             Command::Doctor(args) => doctor::run(&args),
             Command::Clean(args) => clean::run(&args),
             Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         }
     }
 }
