@@ -18,7 +18,7 @@ use crate::result_set::{CellRecord, Verdict};
 use crate::stats::{Method, holm, mann_whitney, smallest_p};
 
 pub use metric::Metric;
-pub use pairs::{Pairs, pair, pair_by};
+pub use pairs::{Pairs, pair, pair_by, pair_named};
 pub use text::table;
 
 /// Runs that each cell needs for a decision. Fewer can't have a p below 0.05.

@@ -131,7 +131,7 @@ pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPat
         parts.push(model_part(model, of_model, &loaded, &reader, &mut pictures)?);
     }
     let report = dir.join("report.md");
-    let groups = groups::compared(&read_groups(dir)?, &cells, &loaded.measured);
+    let groups = groups::compared(&read_groups(dir)?, &loaded.measured);
     let text = prose::report(&loaded, &parts, &groups);
     atomic::write(&report, text.as_bytes())?;
     let runs = page::measured_runs(&cells, &loaded.measured, &reader)?;

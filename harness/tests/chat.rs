@@ -1,33 +1,13 @@
 //! `bmoe chat`, with a script in the engine's place.
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use bmoe_trace::line::{Done, ErrorLine, Line, Progress, Ready};
-
-/// A session that says back what it was asked, thinks when it is asked to "think", waits for a cancel when it
-/// is asked for something "long", and fails when it is asked to "break".
-const ENGINE: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-echo "$@" >"$here/arguments"
-[ "$5" = none.gguf ] && { cat "$here/refused"; exit 3; }
-[ "$5" = cold.gguf ] && echo 'warning: it is cold' >&2
-cat "$here/ready"
-while read -r line; do
-    echo "$line" >>"$here/asked"
-    case $line in
-        *'"close"'*) exit 0 ;;
-        *'"cancel"'*) cat "$here/cancelled" ;;
-        *'"prompt":"long'*) cat "$here/first" ;;
-        *'"prompt":"think'*) cat "$here/thoughts" "$here/done" ;;
-        *'"prompt":"reject'*) cat "$here/rejected" ;;
-        *'"prompt":"break'*) cat "$here/broken"; exit 4 ;;
-        *) cat "$here/first" "$here/done" ;;
-    esac
-done
-"#;
+use common::session;
 
 fn progress(reasoning: &str, text: &str) -> Line {
     Line::Progress(Progress {
@@ -84,7 +64,7 @@ impl Place {
             n_expert_used: 8,
             think_ctl: "none".to_owned(),
         };
-        for (name, lines) in [
+        let files = vec![
             ("ready", vec![Line::Ready(ready)]),
             ("first", vec![progress("", "Well, "), progress("", "hello.")]),
             ("thoughts", vec![progress("hm", ""), progress("", "Yes.")]),
@@ -93,13 +73,8 @@ impl Place {
             ("rejected", vec![error(false, "the prompt is too long")]),
             ("broken", vec![error(true, "a read failed")]),
             ("refused", vec![error(true, "none.gguf is no model")]),
-        ] {
-            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            fs::write(place.0.path().join(name), text).unwrap();
-        }
-        let engine = place.0.path().join("engine");
-        fs::write(&engine, ENGINE).unwrap();
-        fs::set_permissions(&engine, fs::Permissions::from_mode(0o755)).unwrap();
+        ];
+        session::write(place.0.path(), files);
         place
     }
 

@@ -1,6 +1,17 @@
 # The chat end to end: a tiny model, answers, a cancel, settings, the other screens, and ways to leave. Sourced by
 # scripts/test-view.sh.
 
+leave_twice() { # Ctrl-C twice at an idle chat: quietly
+  press C-c
+  see 'Ctrl-C again leaves'
+  press C-c
+  see 'left with 130'
+  if screen | grep -q 'error:'; then
+    echo "test-view: leaving the chat is no error" >&2
+    return 1
+  fi
+}
+
 tiny_model() {
   [ -e "$work/tiny.gguf" ] || "$bmoe" synth --shape tiny-qwen3moe --out "$work/tiny.gguf" >"$work/synth.txt" 2>&1
 }
@@ -37,14 +48,7 @@ talk_on_the_screen() { # answers, settings, a cancel, the answer as a run
   press F1
   see 'Chat: keys'
   press Escape
-  press C-c
-  see 'Ctrl-C again leaves'
-  press C-c
-  see 'left with 130'
-  if screen | grep -q 'error:'; then
-    echo "test-view: leaving the chat is no error" >&2
-    return 1
-  fi
+  leave_twice
 }
 
 talk_and_quit() { # /quit, the end of input, and a model that is none
@@ -69,14 +73,7 @@ talk_in_plain_lines() { # --no-tui, and what is no terminal
   see '^>' 60
   press 'Hello' Enter
   see 'cut off after as many tokens' 60
-  press C-c
-  see 'Ctrl-C again leaves'
-  press C-c
-  see 'left with 130'
-  if screen | grep -q 'error:'; then
-    echo "test-view: leaving the chat is no error" >&2
-    return 1
-  fi
+  leave_twice
   # A refusal is said once.
   echo Hello | "$bmoe" chat --ctx 5 "$work/tiny.gguf" -- --threads 1 --cache-mb 2 >"$work/out.txt" 2>"$work/err.txt" && return 1
   [ "$(grep -c 'context' "$work/err.txt")" = 1 ] || { cat "$work/err.txt" >&2; return 1; }

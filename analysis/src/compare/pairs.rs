@@ -4,6 +4,8 @@ use bmoe_trace::RunConfig;
 use serde_json::Value;
 
 use super::Arm;
+use crate::measured::Measured;
+use crate::result_set::NamedGroup;
 
 /// Cells to compare, and those that have no partner.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,6 +44,23 @@ pub fn pair<'a>(a: Vec<Arm<'a>>, b: Vec<Arm<'a>>) -> Pairs<'a> {
     let left = take(left, &same_name);
     paired.alone = left.into_iter().chain(b.into_iter().flatten()).collect();
     paired
+}
+
+/// The pairs of a named group whose cells are in a folder. The first `warmup_tokens` of each run are left out.
+#[must_use]
+pub fn pair_named<'a>(
+    group: &NamedGroup,
+    measured: &'a Measured,
+    warmup_tokens: usize,
+) -> Vec<(Arm<'a>, Arm<'a>)> {
+    let cells = measured.cells();
+    let arm = |id: &str| {
+        let cell = cells.iter().find(|cell| cell.id == id)?;
+        Some(Arm::new(measured, cell.clone(), warmup_tokens))
+    };
+    let both =
+        group.pairs.iter().filter_map(|pair| Some((arm(&pair.baseline)?, arm(&pair.member)?)));
+    both.filter(|(a, b)| !a.runs.is_empty() && !b.runs.is_empty()).collect()
 }
 
 /// Pairs the cells of one side that differ in a single setting only. Of each group the baseline is A, or else

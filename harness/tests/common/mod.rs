@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod place;
+pub(crate) mod session;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,6 +25,7 @@ use ratatui::crossterm::event::{
     Event, KeyCode, KeyCode::Char, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind,
 };
 
+use crate::common::session;
 use crate::fixed::{press, run, shown};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
@@ -275,24 +275,6 @@ fn long_conversations_are_scrolled() {
     assert!(shown(&mut app, 80, 24).contains("question 39"));
 }
 
-/// Answers everything with thoughts, says so when asked for "refuse", and ends when asked for "break".
-const ENGINE: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-[ -e "$here/refused" ] && { cat "$here/refused"; exit 3; }
-cat "$here/ready"
-while read -r line; do
-    echo "$line" >>"$here/asked"
-    case $line in
-        *'"close"'*) exit 0 ;;
-        *'"cancel"'*) cat "$here/cancelled" ;;
-        *'"prompt":"refuse'*) cat "$here/rejected" ;;
-        *'"prompt":"break'*) cat "$here/broken"; exit 4 ;;
-        *'"prompt":"long'*) cat "$here/answer" ;;
-        *) cat "$here/answer" "$here/done" ;;
-    esac
-done
-"#;
-
 struct Place {
     folder: tempfile::TempDir,
     chat: SharedChat,
@@ -306,10 +288,10 @@ impl Place {
             Line::Error(ErrorLine { id: serde_json::Value::Null, fatal, msg: msg.into() })
         };
         let prefill = Prefill { n_prompt: 14, prefill_s: 0.2, ttft_s: 0.3 };
-        let mut lines = vec![
+        let lines = vec![
             ("ready", vec![Line::Ready(ready())]),
             (
-                "answer",
+                "first",
                 vec![
                     Line::Prefill(prefill),
                     Line::Progress(progress(1, "hm 灯", "", 0)),
@@ -320,19 +302,14 @@ impl Place {
             ("cancelled", vec![Line::Done(done("cancelled"))]),
             ("rejected", vec![error(false, "the prompt is too long")]),
             ("broken", vec![error(true, "a read failed")]),
+            ("refused", vec![error(true, "m.gguf is no model")]),
         ];
-        if refused {
-            lines.push(("refused", vec![error(true, "m.gguf is no model")]));
-        }
-        for (name, lines) in lines {
-            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            fs::write(folder.path().join(name), text).unwrap();
-        }
-        let engine = folder.path().join("engine");
-        fs::write(&engine, ENGINE).unwrap();
-        fs::set_permissions(&engine, fs::Permissions::from_mode(0o755)).unwrap();
+        let engine = session::write(folder.path(), lines);
+        let model = if refused { "none.gguf" } else { "m.gguf" };
+        let mut command = Command::new(engine);
+        command.args(["session", "--ctx", "64", "--model", model]);
         let chat: SharedChat = Rc::new(RefCell::new(ChatState::new(SETTINGS)));
-        let talk = Talk::new(Connection::start(&mut Command::new(engine)).unwrap(), SETTINGS);
+        let talk = Talk::new(Connection::start(&mut command).unwrap(), SETTINGS);
         let (source, world) = ChatSource::new(talk, Rc::clone(&chat), "m.gguf".into());
         let app = viewer(&chat, world, Box::new(source));
         Self { folder, chat, app }
@@ -369,7 +346,7 @@ fn each_answer_is_a_run_with_its_figures() {
     place.until("text", |p| p.app.world().runs.get(1).is_some_and(|run| run.steps().len() == 2));
     press(&mut place.app, &[KeyCode::Esc]);
     place.until("cancelled", |p| !p.chat.borrow().answering());
-    place.say("refuse");
+    place.say("reject");
     place.until("refused", |p| !p.chat.borrow().answering());
     assert!(shown(&mut place.app, 80, 24).contains("! the prompt is too long"));
     assert_eq!(place.app.world().runs.len(), 3);

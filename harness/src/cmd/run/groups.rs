@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bmoe_analysis::compare::{Arm, Metric, compare, table};
+use bmoe_analysis::compare::{Metric, compare, pair_named, table};
 use bmoe_analysis::journal::read_groups;
 use bmoe_analysis::measured::Measured;
 
@@ -15,18 +15,9 @@ pub(super) fn print(folder: &Path, warmup_tokens: u32) -> Result<(), Error> {
         return Ok(());
     }
     let measured = Measured::read(folder)?;
-    let cells = measured.cells();
     let warmup = usize::try_from(warmup_tokens).unwrap_or(usize::MAX);
-    let arm = |id: &str| {
-        let cell = cells.iter().find(|cell| cell.id == id)?;
-        Some(Arm::new(&measured, cell.clone(), warmup))
-    };
     for group in groups {
-        let pairs: Vec<_> = group
-            .pairs
-            .iter()
-            .filter_map(|pair| Some((arm(&pair.baseline)?, arm(&pair.member)?)))
-            .collect();
+        let pairs = pair_named(&group, &measured, warmup);
         println!("{}: {}", group.name, Metric::TokS.about());
         if pairs.is_empty() {
             println!("  nothing of it has been measured\n");
