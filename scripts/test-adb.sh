@@ -3,6 +3,7 @@
 # namespaces of their own (scripts/rig). Installs both when they are missing (Debian). Needs root, skips without.
 #
 #   scripts/test-adb.sh            builds and tests, in two minutes or three besides the build
+#   CABLE_S=70 scripts/test-adb.sh the same, with the cable pulled for so many seconds [20]
 #   scripts/test-adb.sh arm64      a matrix with the engines of scripts/build-device.sh, on an emulated CPU
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -52,10 +53,12 @@ timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/commands.sh
 export MODELS=$PWD/models
 mkdir -p "$MODELS"
 say "a matrix on the phone, undisturbed and disturbed"
-timeout -k 10 600 scripts/rig/with-device.sh scripts/rig/matrix.sh undisturbed split_model two_targets server_restarted \
+timeout -k 10 600 scripts/rig/with-device.sh scripts/rig/matrix.sh undisturbed split_model two_targets viewed server_restarted \
   cable_pulled \
   engine_killed runner_killed wrong_engine push_cut_off phone_killed
 BLIND=1 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh sensors_missing
 DATA_MIB=300 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh disk_full
+# Room for the engine and the model, and little more.
+DATA_MIB=1000 timeout -k 10 300 scripts/rig/with-device.sh scripts/rig/matrix.sh disk_fills
 echo
 echo "test-adb: all passed"

@@ -10,6 +10,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::cmd::documents::{Completions, Man};
 use crate::cmd::iobench::IoBench;
 use crate::options::{CacheArgs, ReadArgs, Switch, TextArgs, one_of};
 use crate::outputs::{refuse_model, same_file};
@@ -79,6 +80,10 @@ pub(crate) enum Command {
     Archs(Archs),
     /// Measure what the disk can do with the engine's own reads.
     Iobench(IoBench),
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Print a manual page.
+    Man(Man),
     #[command(flatten)]
     Device(DeviceCommand),
 }

@@ -38,6 +38,8 @@ fn main() -> ExitCode {
             (args.run_config().and_then(|c| run(&c, &args.run, true, started, session)), true)
         }
         Command::Archs(args) => (print(&args.text()), false),
+        Command::Completions(args) => (print(&args.text()), false),
+        Command::Man(args) => (args.text().and_then(|page| print(&page)), false),
         Command::Iobench(args) => (stop_on_signals().and_then(|stop| args.run(&stop)), false),
     };
     match result {

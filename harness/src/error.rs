@@ -153,6 +153,7 @@ impl Error {
             Self::Matrix(_) | Self::Refused(_) => REFUSED,
             Self::Runner(RunnerError::Journal(JournalError::Held { .. })) => REFUSED,
             Self::TargetLost { .. } => LOST,
+            Self::Target(error) if error.is_lost() => LOST,
             Self::Synth(error) | Self::Model(ModelError::Synth(error)) => match error {
                 SynthError::Io { .. } => FAILED,
                 _ => REFUSED,

@@ -12,6 +12,7 @@
 //! * [`doctor`]: whether a target has what a run needs.
 //! * [`progress`]: what a person sees meanwhile.
 //! * [`view`]: runs in a terminal, live or replayed.
+//! * [`splice`]: tables of reports within other documents.
 //! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
 
 pub mod adb;
@@ -29,5 +30,6 @@ pub mod models;
 pub mod progress;
 pub mod results;
 pub mod runner;
+pub mod splice;
 pub mod target;
 pub mod view;

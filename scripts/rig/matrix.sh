@@ -55,6 +55,8 @@ records = [json.loads(line) for line in open(sys.argv[1] + "/cells.jsonl")]
 print(" ".join(f"{n} {v}" for v, n in sorted(collections.Counter(r["verdict"] for r in records).items())))' "$1"
 }
 expect_verdicts() { [ "$(verdicts "$1")" = "$2" ] || fail "$1: $(verdicts "$1"), expected $2: $(cat "$1.log" "$1/cells.jsonl")"; }
+# first_attempts OUT: nothing was run a second time.
+first_attempts() { ! grep -q '"attempt":[2-9]' "$1/cells.jsonl" || fail "$1: a second attempt: $(cat "$1/cells.jsonl")"; }
 no_orphan() { ! adb shell pgrep -f "'[b]moe-engine generate'" >/dev/null 2>&1 || fail "$1: an engine still runs"; }
 
 undisturbed() {
@@ -106,15 +108,45 @@ server_restarted() {
 }
 cable_pulled() {
   start pulled long.toml
-  # The phone's adbd stands still; what it had started runs on.
-  local adbd
+  # The phone's adbd stands still; what it had started runs on, and is over before it can be heard again.
+  local adbd seconds=${CABLE_S:-20}
   adbd=$(pgrep -P "$ADB_RIG_PID")
   kill -STOP "$adbd"
-  sleep 4
+  sleep "$seconds"
   kill -CONT "$adbd"
   ended pulled 0
   expect_verdicts pulled "2 valid"
-  say "nothing from the phone for 4 s: $(verdicts pulled)"
+  first_attempts pulled
+  say "nothing from the phone for $seconds s: $(verdicts pulled)"
+}
+# The viewer over a run on the phone, as plain lines: what it shows comes over the cable.
+viewed() {
+  "$BMOE" view --matrix long.toml --out viewed --target "$target" --no-tui -- --engine "$ENGINE" --models "$MODELS" \
+    >viewed.log 2>&1 || fail "viewed: $(cat viewed.log)"
+  for _ in $(seq 300); do
+    [ -s viewed/report.md ] && break
+    sleep 0.1
+  done
+  expect_verdicts viewed "2 valid"
+  [ "$(grep -c ': 400 tokens, [0-9.]* tok/s' viewed.log)" = 2 ] || fail "viewed: $(cat viewed.log)"
+  say "a run viewed: $(grep -o '400 tokens, .*' viewed.log | head -n 1)"
+}
+# The phone's disk fills up while an engine runs: what could not be written there is told, not taken for a result.
+disk_fills() {
+  start fills long.toml
+  adb shell 'cat /dev/zero > /data/local/tmp/fill' >/dev/null 2>&1 || true
+  sleep 1
+  adb shell rm -f /data/local/tmp/fill
+  ended fills 4
+  python3 - <<'P' || fail "fills: $(cat fills.log fills/cells.jsonl)"
+import json
+records = [json.loads(line) for line in open("fills/cells.jsonl")]
+failed = [r for r in records if r["verdict"] != "valid"]
+assert failed and all("space" in r["reason"].lower() for r in failed), records
+P
+  no_orphan fills
+  "$BMOE" run --resume fills --only-failed >fills2.log 2>&1 || fail "fills: $(cat fills2.log)"
+  say "the disk filled up: $(verdicts fills)"
 }
 engine_killed() {
   start killed long.toml
@@ -130,6 +162,8 @@ runner_killed() {
   wait $runner 2>/dev/null || true
   "$BMOE" run --resume resumed >resumed.log 2>&1 || fail "resumed: $(cat resumed.log)"
   expect_verdicts resumed "2 valid"
+  # The engine that still ran was followed, not ended and begun again.
+  first_attempts resumed
   no_orphan resumed
   say "the runner killed, and another one went on: $(verdicts resumed)"
 }
@@ -161,7 +195,7 @@ phone_killed() {
   kill -9 "$ADB_RIG_PID"
   local code=0
   wait $runner || code=$?
-  [ $code != 0 ] && grep -qi 'lost' lost.log || fail "lost: exit code $code: $(cat lost.log)"
+  [ $code = 5 ] && grep -qi 'lost' lost.log || fail "lost: exit code $code: $(cat lost.log)"
   ! grep -q '"verdict":"valid"' lost/cells.jsonl || fail "lost: $(cat lost/cells.jsonl)"
   say "the phone killed: exit code $code, $(tail -n 1 lost.log)"
 }

@@ -31,6 +31,21 @@ TOML
   press 2
   see 'runs done, [0-9]+ cells'
   see 'baseline'
+  # The heatmap fills while tokens arrive: the token after which it holds moves by itself.
+  press G 3
+  see 'uses in all tokens, most [1-9]'
+  see 'after token [1-9]'
+  local before
+  before=$(screen | grep -oE 'after token [0-9]+' | head -n 1)
+  for _ in $(seq 100); do
+    [ "$(screen | grep -oE 'after token [0-9]+' | head -n 1)" = "$before" ] || break
+    sleep 0.1
+  done
+  [ "$(screen | grep -oE 'after token [0-9]+' | head -n 1)" != "$before" ] || {
+    echo "test-view: the heatmap stands still at \"$before\"" >&2
+    screen >&2
+    return 1
+  }
   press 1
   see 'time of each token'
   resize 70 20
@@ -90,4 +105,31 @@ watch_a_signal() { # a signal gives the terminal back
   # Echo and line mode are back.
   press 'typed again' Enter
   see 'typed again'
+}
+
+watch_a_panic() { # a panic gives the terminal back before it is told
+  local test
+  test=$(cargo test --workspace --no-run --test view --message-format=json 2>/dev/null | python3 -c 'import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("target", {}).get("name") == "view" and message.get("executable"):
+        print(message["executable"])')
+  begin 80 24 "'$test' --ignored --exact --nocapture terminal::a_panic_gives_the_terminal_back"
+  see 'the viewer has panicked on purpose'
+  see 'left with 101'
+  press 'typed again' Enter
+  see 'typed again'
+}
+
+watch_a_hang_up() { # a terminal that goes away ends the viewer
+  begin 80 24 "sh -c 'echo \$\$ >$work/pid; exec \"$bmoe\" view results/quickstart'"
+  see 'time of each token'
+  "${tmux[@]}" kill-server
+  for _ in $(seq 100); do
+    kill -0 "$(cat "$work/pid")" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  echo "test-view: the viewer outlived its terminal" >&2
+  kill -9 "$(cat "$work/pid")"
+  return 1
 }

@@ -1,3 +1,4 @@
 //! Commands, one file each.
 
+pub(crate) mod documents;
 pub(crate) mod iobench;

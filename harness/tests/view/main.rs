@@ -9,3 +9,4 @@ mod fixed;
 mod inputs;
 mod keys;
 mod screens;
+mod terminal;

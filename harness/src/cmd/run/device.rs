@@ -20,7 +20,7 @@ use crate::results;
 use crate::runner::{
     Exit, Interrupt, Observer, Placed, Runner, Summary, SupervisedExecutor, Work, judge_across,
 };
-use crate::target::{Command, StagedFile, Target, local_home};
+use crate::target::{Command, StagedFile, Target, TargetError, local_home};
 
 /// What all targets of a matrix share.
 pub(super) struct Shared<'a> {
@@ -70,7 +70,7 @@ pub(super) fn choose(target: &dyn Target, given: Option<&Path>) -> Result<Chosen
     if target.name() == "local" {
         return Ok(Chosen { engine: engine::find(given)?, variant: None, facts: None });
     }
-    let facts = facts::gather(target, None)?;
+    let facts = asked_twice(|| facts::gather(target, None))?;
     let abi = facts.abi().unwrap_or("unknown");
     let found = engine::for_device(given, &engine::device_builds()?, abi, &facts.cpu_features)?;
     if let Some(better) = found.better {
@@ -80,6 +80,12 @@ pub(super) fn choose(target: &dyn Target, given: Option<&Path>) -> Result<Chosen
         );
     }
     Ok(Chosen { engine: found.path, variant: found.variant, facts: Some(facts) })
+}
+
+/// Asks a question whose answer a cable may have cut off once more: an adb server that is restarted in between is
+/// back at once.
+fn asked_twice<T>(ask: impl Fn() -> Result<T, TargetError>) -> Result<T, TargetError> {
+    ask().or_else(|error| if error.is_lost() { ask() } else { Err(error) })
 }
 
 impl Shared<'_> {
@@ -159,10 +165,13 @@ impl Shared<'_> {
 
     fn version(&self, target: &dyn Target, engine: &Path) -> Result<Option<String>, Error> {
         let command = Command::new([engine.as_os_str(), "--version".as_ref()], ANSWER_LIMIT);
-        let mut out = Vec::new();
-        let finished = target.exec(&command, &mut |piece| {
-            out.extend_from_slice(piece);
-            ControlFlow::Continue(())
+        let (finished, out) = asked_twice(|| {
+            let mut out = Vec::new();
+            let finished = target.exec(&command, &mut |piece| {
+                out.extend_from_slice(piece);
+                ControlFlow::Continue(())
+            })?;
+            Ok((finished, out))
         })?;
         if let Some(problem) = engine::cannot_run(engine, target.name(), &finished) {
             return Err(Error::Refused(problem));
