@@ -30,6 +30,7 @@ pub mod models;
 pub mod progress;
 pub mod results;
 pub mod runner;
+mod say;
 pub mod splice;
 pub mod target;
 pub mod view;

@@ -11,6 +11,7 @@ use bmoe_analysis::result_set::{Environment, NamedGroup};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::say::say;
 use crate::{atomic, console};
 
 /// Where an attempt leaves its files, relative to the result folder.
@@ -129,24 +130,24 @@ impl Rendered {
     /// Shows the figures and says where everything is, on standard output.
     pub fn print(&self) {
         let report = fs::read_to_string(&self.paths.report).unwrap_or_default();
-        println!("{}", console::benchmark_tables(&report));
-        println!("report   {}", self.paths.report.display());
-        println!("page     {}", self.paths.page.display());
+        say!("{}", console::benchmark_tables(&report));
+        say!("report   {}", self.paths.report.display());
+        say!("page     {}", self.paths.page.display());
         let is = |path: &Path, end: &str| path.to_string_lossy().ends_with(end);
         for plot in self.paths.plots.iter().filter(|p| is(p, "-experts.png")) {
-            println!("heatmap  {} (and .svg)", plot.display());
+            say!("heatmap  {} (and .svg)", plot.display());
         }
         for plot in self.paths.plots.iter().filter(|p| is(p, "-rates.png")) {
-            println!("rates    {} (and .svg)", plot.display());
+            say!("rates    {} (and .svg)", plot.display());
         }
         if self.paths.plots.iter().any(|p| is(p, "-timeline.png")) {
-            println!("timeline {} (and .svg)", self.folder.join("plots/*-timeline.png").display());
+            say!("timeline {} (and .svg)", self.folder.join("plots/*-timeline.png").display());
         }
         let data = if is_imported(&self.folder) {
             "data/imported.parquet"
         } else {
             "data/{runs,tokens,routes}.parquet"
         };
-        println!("data     {}", self.folder.join(data).display());
+        say!("data     {}", self.folder.join(data).display());
     }
 }

@@ -184,6 +184,10 @@ impl<R: Read> TraceReader<R> {
         self.payload.resize(length as usize, 0);
         let got = fill(&mut self.input, &mut self.payload)?;
         if got < self.payload.len() {
+            // A record that was cut off has no part with its checksum: one that has is whole, and its length is not.
+            if has_prefix_with(&self.payload[..got], crc) {
+                return Err(self.damaged("its length is wrong: a shorter record has its checksum"));
+            }
             return Ok(self.end(8 + got as u64));
         }
         if crc32fast::hash(&self.payload) != crc {
@@ -225,6 +229,16 @@ impl<R: Read> TraceReader<R> {
     fn damaged(&self, what: &'static str) -> CodecError {
         CodecError::Damaged { offset: self.offset, frame: self.frame, what }
     }
+}
+
+/// Whether the first so many bytes have a checksum. Looks at no more than records are long.
+fn has_prefix_with(bytes: &[u8], crc: u32) -> bool {
+    const LONGEST: usize = 4 << 20;
+    let mut hasher = crc32fast::Hasher::new();
+    bytes.iter().take(LONGEST).any(|byte| {
+        hasher.update(&[*byte]);
+        hasher.clone().finalize() == crc
+    })
 }
 
 /// Reads until the buffer is full or the input ends; returns how many bytes were read.
@@ -309,6 +323,20 @@ mod tests {
         let mut torn = whole.clone();
         *torn.last_mut().unwrap() ^= 1;
         assert_eq!(read_all(&torn).unwrap().0, [route(0)]);
+    }
+
+    #[test]
+    fn a_length_that_goes_beyond_the_end_is_told_from_a_file_that_was_cut_off() {
+        let whole = trace(&[route(0), route(1), route(2)]);
+        let starts = [12, trace(&[route(0)]).len(), trace(&[route(0), route(1)]).len()];
+        for (frame, start) in starts.into_iter().enumerate() {
+            for bit in 8..24 {
+                let mut bad = whole.clone();
+                bad[start + bit / 8] ^= 1 << (bit % 8);
+                let error = read_all(&bad).unwrap_err().to_string();
+                assert!(error.contains(&format!("byte {start} (frame {frame})")), "{error}");
+            }
+        }
     }
 
     /// Storage on which nothing works.

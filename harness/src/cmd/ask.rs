@@ -124,11 +124,8 @@ impl OutputArgs {
 /// Writes an answer to standard output.
 pub(super) fn print(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(Error::io("write to", Path::new("standard output"))),
-    }
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.or_else(crate::say::closed).map_err(Error::io("write to", Path::new("standard output")))
 }
 
 /// Writes a picture in the format that the file's ending names.

@@ -9,6 +9,7 @@ use crate::adb::Server;
 use crate::error::Error;
 use crate::progress::mib;
 use crate::runner::Exit;
+use crate::say::say;
 use crate::target::{AdbTarget, Command, Target, TargetError, TargetName};
 
 /// Remove what bmoe put on a device: engines, models, results that were fetched or given up
@@ -59,7 +60,7 @@ fn clean(target: &dyn Target, dry_run: bool) -> Result<(), Error> {
     let (name, home) = (target.name(), target.home());
     let (code, listing, err) = script(target, LIST, home)?;
     if code == Exit::Code(3) {
-        println!("{name}: nothing of bmoe's is there");
+        say!("{name}: nothing of bmoe's is there");
         return Ok(());
     }
     if code != Exit::Code(0) {
@@ -67,11 +68,11 @@ fn clean(target: &dyn Target, dry_run: bool) -> Result<(), Error> {
     }
     let found = Found::parse(&listing, home);
     for (kib, path) in &found.things {
-        println!("{:>12}  {path}", mib(kib * 1024));
+        say!("{:>12}  {path}", mib(kib * 1024));
     }
     let total = mib(found.total_kib * 1024);
     if dry_run {
-        println!("{name}: would remove {total}; nothing was removed");
+        say!("{name}: would remove {total}; nothing was removed");
         return Ok(());
     }
     if found.running {
@@ -83,7 +84,7 @@ fn clean(target: &dyn Target, dry_run: bool) -> Result<(), Error> {
     if code != Exit::Code(0) {
         return Err(failed(target, "remove", &err));
     }
-    println!("{name}: removed {total}");
+    say!("{name}: removed {total}");
     Ok(())
 }
 

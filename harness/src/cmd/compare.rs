@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::matrix::Selection;
+use crate::say::say;
 
 /// Compare measured cells: the difference, its interval, a test, and a plain sentence
 #[derive(Debug, clap::Args)]
@@ -104,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         };
         let text = serde_json::to_string_pretty(&output)
             .map_err(|e| Error::Engine(format!("cannot write JSON: {e}")))?;
-        println!("{text}");
+        say!("{text}");
     } else {
         print(args, &pairs, &comparisons, &alone);
     }
@@ -112,36 +113,36 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
 }
 
 fn print(args: &Args, pairs: &[(Arm<'_>, Arm<'_>)], comparisons: &[Comparison], alone: &[String]) {
-    println!("{}: B against A\n", args.metric.about());
-    println!("{}", table(comparisons));
-    println!("latency of single tokens, ms (a display; the table has the exact samples)");
+    say!("{}: B against A\n", args.metric.about());
+    say!("{}", table(comparisons));
+    say!("latency of single tokens, ms (a display; the table has the exact samples)");
     for (number, (a, b)) in (1..).zip(pairs) {
         latencies(number, a, b);
     }
-    println!();
+    say!();
     for (number, comparison) in (1..).zip(comparisons) {
         for (side, arm) in [("A", &comparison.a), ("B", &comparison.b)] {
             for unused in &arm.unused {
-                println!("not used: {number} {side}, {unused}");
+                say!("not used: {number} {side}, {unused}");
             }
         }
     }
     for cell in alone {
-        println!("not compared: {cell} (no partner)");
+        say!("not compared: {cell} (no partner)");
     }
     let pairing = match comparisons.iter().filter(|c| c.paired).count() {
         0 => "blocks drawn for each run by itself",
         n if n == comparisons.len() => "blocks at the same tokens on both sides",
         _ => "blocks at the same tokens where both sides decoded the same",
     };
-    println!(
+    say!(
         "intervals: bootstrap of runs and blocks of tokens, {} resamples, seed {},\n  {pairing}; p: \
          Mann-Whitney on runs, Holm",
         bootstrap::RESAMPLES,
         bootstrap::SEED
     );
     if args.warmup_tokens > 0 {
-        println!("the first {} tokens of each run are left out", args.warmup_tokens);
+        say!("the first {} tokens of each run are left out", args.warmup_tokens);
     }
 }
 
@@ -160,7 +161,7 @@ fn latencies(number: usize, a: &Arm<'_>, b: &Arm<'_>) {
         let at = |share| {
             latencies.at(share).map_or("–".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e6))
         };
-        println!(
+        say!(
             "{number:>3}  {side}  ▕{:<WIDTH$}▏ p50 {}, p99 {}, longest {}",
             latencies.bars(low, high, WIDTH),
             at(0.5),

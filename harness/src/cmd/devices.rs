@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::adb::{Server, State};
 use crate::error::Error;
 use crate::facts::{self, Facts};
+use crate::say::say;
 use crate::target::{self, AdbTarget, TargetName};
 
 /// Show this machine and the devices behind adb, and what can be read of them
@@ -62,7 +63,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         Err(error) => list.adb_error = Some(error.to_string()),
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&list).expect("a list is JSON"));
+        say!("{}", serde_json::to_string_pretty(&list).expect("a list is JSON"));
     } else {
         print!("{}", text(&list));
     }

@@ -10,6 +10,7 @@ use crate::doctor::{self, Check, Plan, State};
 use crate::environment::Machine;
 use crate::error::Error;
 use crate::facts::{self, Facts};
+use crate::say::say;
 use crate::target::{self, AdbTarget, Command, HOME, Target, TargetError, TargetName};
 use crate::{engine, models};
 
@@ -52,9 +53,9 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         device => behind_adb(device, args)?,
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).expect("a report is JSON"));
+        say!("{}", serde_json::to_string_pretty(&report).expect("a report is JSON"));
     } else {
-        println!("{}: {}", report.target, report.what.as_deref().unwrap_or("cannot be used"));
+        say!("{}: {}", report.target, report.what.as_deref().unwrap_or("cannot be used"));
         report.checks.iter().for_each(|check| print!("{}", doctor::lines(check)));
     }
     match report.checks.iter().filter(|check| check.state == State::Missing).count() {

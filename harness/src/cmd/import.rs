@@ -10,6 +10,7 @@ use super::ask;
 use crate::error::Error;
 use crate::progress::Bytes;
 use crate::runner::Interrupt;
+use crate::say::say;
 
 /// Bring traces and logs of any program into a folder of Parquet files
 #[derive(Debug, clap::Args)]
@@ -66,12 +67,12 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     };
     bar.done();
     for (_, run) in &runs {
-        println!("{}: {}", run.name, contents(run));
+        say!("{}: {}", run.name, contents(run));
         for note in run.notes() {
             eprintln!("note: {}: {note}", run.name);
         }
     }
-    println!("imported into {}", args.out.display());
+    say!("imported into {}", args.out.display());
     Ok(())
 }
 

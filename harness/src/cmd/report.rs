@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::say::say;
 use crate::{atomic, results, splice};
 
 /// Render the report of a result folder again
@@ -65,7 +66,7 @@ fn refresh(document: &Path) -> Result<(), Error> {
     if fresh != text {
         atomic::write(document, fresh.as_bytes()).map_err(Error::io("write", document))?;
     }
-    println!(
+    say!(
         "{}: {tables} tables, {}",
         document.display(),
         if fresh == text { "all as they were" } else { "refreshed" }

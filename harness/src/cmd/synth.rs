@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::models::{self, Made, Recipe, Replace};
 use crate::progress::mib;
 use crate::runner::Interrupt;
+use crate::say::say;
 
 use super::make_model;
 
@@ -66,19 +67,19 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         expert_sizes(&plan.expert_bytes),
     );
     if args.dry_run {
-        println!("would write {}: {sizes}", path.display());
+        say!("would write {}: {sizes}", path.display());
         return Ok(());
     }
     let replace = if args.force { Replace::Always } else { Replace::Never };
     let interrupt = Interrupt::watch().map_err(Error::io("watch signals for", &path))?;
     let files = match make_model(&recipe, &path, replace, &interrupt)? {
         Made::Kept { files } => {
-            println!("kept, since the same model is there: {}", list_files(&files));
+            say!("kept, since the same model is there: {}", list_files(&files));
             return Ok(());
         }
         Made::Written(report) => report.files,
     };
-    println!("wrote {}: {sizes}", list_files(&files));
+    say!("wrote {}: {sizes}", list_files(&files));
     Ok(())
 }
 
@@ -87,11 +88,11 @@ fn list_files(files: &[PathBuf]) -> String {
 }
 
 fn list() -> Result<(), Error> {
-    println!("{:<19} {:>10} {:>10}  what for", "shape", "file", "experts");
+    say!("{:<19} {:>10} {:>10}  what for", "shape", "file", "experts");
     for name in builtin_names() {
         let shape = Shape::builtin(name)?;
         let plan = bmoe_synth::plan(&shape, None, None)?;
-        println!(
+        say!(
             "{name:<19} {:>10} {:>10}  {}",
             mib(plan.file_bytes),
             mib(plan.total_expert_bytes(&shape)),

@@ -12,7 +12,7 @@ use super::chunk::RouteChunk;
 use super::error::{ImportError, Result, quoted};
 use super::json_lines::JsonLines;
 use super::keys::Keys;
-use super::order::{HIGHEST_EXPERT, LayersSeen, MOST_SLOTS, Order, TokenOfLayer};
+use super::order::{Disorder, HIGHEST_EXPERT, LayersSeen, MOST_SLOTS, Order, TokenOfLayer};
 use super::{CHUNK_ROWS, ImportedLayer, RouteHeader};
 use crate::record::Phase;
 
@@ -70,7 +70,7 @@ impl<R: Read> CacheLabRows<R> {
             header,
             top_k,
             layers: LayersSeen::default(),
-            order: Order::default(),
+            order: Order::new(Vec::new()),
             prompt_reached: None,
             last: None,
         })
@@ -81,7 +81,7 @@ impl<R: Read> CacheLabRows<R> {
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        self.lines.note().into_iter().collect()
+        self.lines.note().into_iter().chain(self.order.notes()).collect()
     }
 
     pub(super) fn next(&mut self) -> Result<Option<RouteChunk>> {
@@ -127,12 +127,14 @@ impl<R: Read> CacheLabRows<R> {
             ));
         }
         let place = self.order.next(token).map_err(|disorder| {
-            let key = if matches!(disorder, super::order::Disorder::Phase) {
-                "phase"
-            } else {
-                "token_position"
-            };
-            ImportError::key(line, key, token.position, disorder.expected(token))
+            let expected = disorder.expected(token);
+            match disorder {
+                Disorder::Phase => ImportError::key(line, "phase", "prompt", expected),
+                Disorder::Lost(lost) if lost.is_of_layer() => {
+                    ImportError::key(line, "layer", token.layer, expected)
+                }
+                _ => ImportError::key(line, "token_position", token.position, expected),
+            }
         })?;
         let weights = selection.selected_probabilities.as_deref().unwrap_or_default();
         if !weights.is_empty() && weights.len() != experts.len() {

@@ -1,8 +1,10 @@
 //! What a device was like during a run: `key=value` lines.
 
 use std::io::Read;
+use std::ops::RangeInclusive;
 
 use super::error::{ImportError, Result, quoted};
+use super::fields::real_64;
 use super::keys::Keys;
 use super::lines::{LONGEST_ROW, Lines};
 
@@ -14,6 +16,16 @@ pub struct DeviceMetrics {
     /// A last line without an end, which may have been cut off, was left out.
     pub unfinished_line: Option<u64>,
 }
+
+/// What figures can be, by the unit at the end of their name.
+const UNITS: [(&str, RangeInclusive<f64>); 4] = [
+    // Up to a pebibyte.
+    ("_kb", 0.0..=1_099_511_627_776.0),
+    ("_mib", 0.0..=1_073_741_824.0),
+    // Temperatures, in thousandths and tenths of a degree Celsius.
+    ("_mC", -100_000.0..=300_000.0),
+    ("_dC", -1_000.0..=3_000.0),
+];
 
 /// Most lines of such a file.
 const MOST_LINES: u64 = 10_000;
@@ -37,10 +49,19 @@ pub(super) fn read(input: impl Read) -> Result<DeviceMetrics> {
         else {
             return Err(ImportError::line(line.number, quoted(line.bytes), "key=value"));
         };
+        let (key, value) = (key.trim(), value.trim());
         if metrics.keys.get(key).is_some() {
             return Err(ImportError::key(line.number, key, value, "each key once"));
         }
-        metrics.keys.push(key.trim(), value.trim());
+        if let Some((_, range)) = UNITS.iter().find(|(unit, _)| key.ends_with(unit)) {
+            let number = real_64(value.as_bytes());
+            if !number.is_some_and(|number| range.contains(&number) || number == -1.0) {
+                let (low, high) = (range.start(), range.end());
+                let expected = format!("a number, {low} to {high}, or -1 (not measured)");
+                return Err(ImportError::key(line.number, key, value, expected));
+            }
+        }
+        metrics.keys.push(key, value);
     }
     Ok(metrics)
 }

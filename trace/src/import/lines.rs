@@ -70,11 +70,16 @@ impl<R: Read> Lines<R> {
         };
         self.number += 1;
         let mut bytes = &self.buffer[from..to];
-        if self.number == 1 {
-            bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-        }
         if ended {
             bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        }
+        if self.number == 1 {
+            bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+            // The whole of a file with the line ends of old Macs.
+            if memchr::memchr(b'\r', bytes).is_some() {
+                let expected = "lines that end in LF or CRLF (`tr '\\r' '\\n'` makes such)";
+                return Err(ImportError::line(1, "lines that end in CR alone", expected));
+            }
         }
         Ok(Some(Line { number: self.number, bytes, ended }))
     }

@@ -6,6 +6,7 @@ use super::error::{ImportError, Place, Result, quoted};
 use super::fields::{real_64, split, unsigned};
 use super::keys::Keys;
 use super::lines::{LONGEST_ROW, Line, Lines, too_many_columns};
+use super::summary::Tally;
 use super::{CHUNK_BYTES, CHUNK_ROWS};
 
 /// What a known column holds.
@@ -120,12 +121,16 @@ impl LogChunk {
 pub struct LogReader<R> {
     lines: Lines<R>,
     header: LogHeader,
-    /// Where `step` and `turn` are.
+    /// Where `step`, `turn`, `wall_ms`, `cache_hit_pct` and `mtp_batch` are.
     step: usize,
     turn: Option<usize>,
+    wall_ms: usize,
+    hit_pct: Option<usize>,
+    mtp_batch: Option<usize>,
     /// Turn and step of the row before.
     last: Option<(u64, u64)>,
-    rows: u64,
+    tally: Tally,
+    summary_line: u64,
     notes: Vec<String>,
     at_end: bool,
 }
@@ -159,7 +164,7 @@ impl<R: Read> LogReader<R> {
                     "v2" => Some(2),
                     other => {
                         let (format, found, expected) =
-                            ("bmoe_metrics", other.to_owned(), "v1 or v2");
+                            ("bmoe_metrics", quoted(other.as_bytes()), "v1 or v2");
                         return Err(ImportError::Version {
                             line: line.number,
                             format,
@@ -177,14 +182,19 @@ impl<R: Read> LogReader<R> {
             header.keys.bounded(line.number)?;
         }
         let at = |name: &str| header.columns.iter().position(|(n, _)| n == name);
-        let (step, turn) = (at("step").unwrap_or_default(), at("turn"));
+        let (step, wall_ms) = (at("step").unwrap_or_default(), at("wall_ms").unwrap_or_default());
+        let (turn, hit_pct, mtp_batch) = (at("turn"), at("cache_hit_pct"), at("mtp_batch"));
         Ok(Self {
             lines,
             header,
             step,
             turn,
+            wall_ms,
+            hit_pct,
+            mtp_batch,
             last: None,
-            rows: 0,
+            tally: Tally::default(),
+            summary_line: 0,
             notes: Vec::new(),
             at_end: false,
         })
@@ -218,7 +228,7 @@ impl<R: Read> LogReader<R> {
         let mut bytes = 0;
         while !self.at_end && chunk.rows < CHUNK_ROWS / 8 && bytes < CHUNK_BYTES {
             let Some(line) = self.lines.next()? else {
-                self.end(None);
+                self.end(None)?;
                 break;
             };
             if line.is_blank() {
@@ -226,10 +236,11 @@ impl<R: Read> LogReader<R> {
             }
             if !line.ended {
                 let number = line.number;
-                self.end(Some(number));
+                self.end(Some(number))?;
                 break;
             }
             if line.bytes.starts_with(b"#") {
+                self.summary_line = line.number;
                 comment(&mut self.header, &line)?;
                 continue;
             }
@@ -241,13 +252,13 @@ impl<R: Read> LogReader<R> {
             let number = line.number;
             bytes += line.bytes.len();
             chunk.rows += 1;
-            self.rows += 1;
             self.check_step(number, &chunk)?;
+            self.add(&chunk);
         }
         Ok((chunk.rows > 0).then_some(chunk))
     }
 
-    /// Steps only grow within a turn, and turns do.
+    /// Steps follow each other within a turn, and turns grow.
     fn check_step(&mut self, line: u64, chunk: &LogChunk) -> Result<()> {
         let last = |column: usize| match &chunk.columns[column] {
             LogValues::Count(values) => values.last().copied().flatten(),
@@ -255,19 +266,40 @@ impl<R: Read> LogReader<R> {
         };
         let turn = self.turn.and_then(last).unwrap_or(0);
         let step = last(self.step).unwrap_or(0);
-        if let Some((last_turn, last_step)) = self.last.filter(|before| (turn, step) <= *before) {
-            let place = Place::Column { number: self.step + 1, name: "step".into() };
-            let value = format!("`{step}` of turn {turn}");
-            let expected = format!(
-                "more than step {last_step} of turn {last_turn}, the row before (a repeated or misplaced row)"
-            );
-            return Err(ImportError::Value { line, place, value, expected });
+        // Where tokens are guessed ahead one step may bring several.
+        let several = self.mtp_batch.and_then(last).is_some_and(|batch| batch > 1);
+        if let Some(before) = self.last {
+            let (last_turn, last_step) = before;
+            let lost = turn == last_turn && step > last_step + 1 && !several;
+            let expected = if (turn, step) <= before {
+                format!(
+                    "more than step {last_step} of turn {last_turn}, the row before (a repeated or misplaced row)"
+                )
+            } else {
+                format!("step {}, since steps follow each other (a row is lost)", last_step + 1)
+            };
+            if lost || (turn, step) <= before {
+                let place = Place::Column { number: self.step + 1, name: "step".into() };
+                let value = format!("`{step}` of turn {turn}");
+                return Err(ImportError::Value { line, place, value, expected });
+            }
         }
         self.last = Some((turn, step));
         Ok(())
     }
 
-    fn end(&mut self, unfinished_line: Option<u64>) {
+    /// Counts the last row in.
+    fn add(&mut self, chunk: &LogChunk) {
+        let last = |column: usize| match &chunk.columns[column] {
+            LogValues::Real(values) => values.last().copied().flatten(),
+            _ => None,
+        };
+        self.tally.rows += 1;
+        self.tally.wall_ms += last(self.wall_ms).unwrap_or(0.0);
+        self.tally.hit_pct = self.hit_pct.and_then(last).or(self.tally.hit_pct);
+    }
+
+    fn end(&mut self, unfinished_line: Option<u64>) -> Result<()> {
         self.at_end = true;
         if let Some(line) = unfinished_line {
             self.notes.push(format!(
@@ -275,17 +307,11 @@ impl<R: Read> LogReader<R> {
             ));
         }
         match &self.header.summary {
-            None => self.notes.push("it has no summary: the run was ended from outside".to_owned()),
-            Some(summary) => {
-                if let Some(tokens) =
-                    summary.parsed::<u64>("tokens").filter(|tokens| *tokens != self.rows)
-                {
-                    self.notes.push(format!(
-                        "its summary counts {tokens} tokens, and it has {} rows",
-                        self.rows
-                    ));
-                }
+            None => {
+                self.notes.push("it has no summary: the run was ended from outside".to_owned());
+                Ok(())
             }
+            Some(summary) => self.tally.check(self.summary_line, summary),
         }
     }
 }
@@ -343,6 +369,23 @@ fn columns(line: &Line<'_>, text: &str) -> Result<Vec<(String, LogColumnKind)>> 
     Ok(columns)
 }
 
+/// Whole numbers up to this are exact as `f64`.
+const HIGHEST_COUNT: u64 = 1 << 53;
+
+/// What a column of decimal numbers can hold, by the unit in its name.
+fn highest(name: &str) -> f64 {
+    let unit = name.rsplit_once('_').map_or("", |(_, unit)| unit);
+    match unit {
+        "pct" => 100.0,
+        "frac" => 1.0,
+        // A week for one step.
+        "ms" => 604_800_000.0,
+        // A pebibyte.
+        "mib" => 1_073_741_824.0,
+        _ => f64::MAX,
+    }
+}
+
 fn row(
     columns: &[(String, LogColumnKind)],
     line: &Line<'_>,
@@ -358,27 +401,35 @@ fn row(
         )
     };
     let mut rest = Some(line.bytes);
-    for (index, ((name, _), values)) in columns.iter().zip(values).enumerate() {
+    for (index, ((name, kind), values)) in columns.iter().zip(values).enumerate() {
         let (field, behind) = split(rest.ok_or_else(width)?);
         rest = behind;
         let required = matches!(name.as_str(), "step" | "wall_ms");
         let wrong = |what: &str| {
-            let expected = if required {
-                format!("{what} from 0")
-            } else {
-                format!("{what} from 0, or -1 (not measured)")
+            let highest = match kind {
+                Count => HIGHEST_COUNT as f64,
+                _ => highest(name),
+            };
+            let expected = match (required, kind) {
+                (true, Real) => format!("{what} above 0, at most {highest}"),
+                (true, _) => format!("{what}, 0 to {highest}"),
+                (false, _) => format!("{what}, 0 to {highest}, or -1 (not measured)"),
             };
             let place = Place::Column { number: index + 1, name: name.clone() };
             ImportError::Value { line: line.number, place, value: quoted(field), expected }
         };
         match values {
             LogValues::Count(values) => values.push(match unsigned(field) {
-                Some(count) => Some(count),
+                Some(count) if count <= HIGHEST_COUNT => Some(count),
                 None if !required && real_64(field) == Some(-1.0) => None,
-                None => return Err(wrong("a whole number")),
+                _ => return Err(wrong("a whole number")),
             }),
             LogValues::Real(values) => values.push(match real_64(field) {
-                Some(value) if value >= 0.0 => Some(value),
+                Some(value)
+                    if (0.0..=highest(name)).contains(&value) && !(required && value == 0.0) =>
+                {
+                    Some(value)
+                }
                 Some(-1.0) if !required => None,
                 _ => return Err(wrong("a number")),
             }),

@@ -29,6 +29,8 @@ mod metrics;
 mod order;
 mod route_csv;
 mod sniff;
+mod steps;
+mod summary;
 mod token_jsonl;
 
 use std::io::{Cursor, Read};

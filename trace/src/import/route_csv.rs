@@ -13,6 +13,7 @@ use super::error::{ImportError, Result, quoted};
 use super::lines::{LONGEST_ROW, Lines};
 use super::order::{Disorder, HIGHEST_EXPERT, LayersSeen, MOST_SLOTS, Order, TokenOfLayer};
 use super::{CHUNK_BYTES, CHUNK_ROWS, ImportedLayer, RouteHeader};
+use crate::record::Residency;
 
 /// Reads a file row by row.
 #[derive(Debug)]
@@ -66,9 +67,9 @@ impl<R: Read> RouteCsvRows<R> {
             lines,
             columns,
             layers: LayersSeen::listed(header.layers.iter().map(|l| l.index)),
+            order: Order::new(header.layers.iter().map(|l| l.index).collect()),
             header,
             top_k,
-            order: Order::default(),
             token: None,
             slots: 0,
             rows,
@@ -153,7 +154,7 @@ impl<R: Read> RouteCsvRows<R> {
                 self.header.top_k = self.slots;
             }
             let place =
-                self.order.next(token).map_err(|disorder| self.disorder(line, token, disorder))?;
+                self.order.next(token).map_err(|disorder| self.disorder(line, token, &disorder))?;
             self.slots = 0;
             self.token = Some(token);
             self.rows.event.push(place.event);
@@ -171,6 +172,9 @@ impl<R: Read> RouteCsvRows<R> {
         let before = self.rows.len() - self.slots as usize;
         if row.expert >= self.header.n_expert {
             self.note_expert(line, row.expert)?;
+        }
+        if row.read_bytes > 0 {
+            self.check_bytes(line, &row)?;
         }
         if self.rows.expert[before..].contains(&row.expert) {
             let expected = "an expert that no other slot of the token has";
@@ -209,6 +213,22 @@ impl<R: Read> RouteCsvRows<R> {
         Err(self.columns.wrong(line, Role::Expert, quoted(expert.to_string().as_bytes()), expected))
     }
 
+    /// Bytes are of a read, and of one expert at most.
+    fn check_bytes(&self, line: u64, row: &Row) -> Result<()> {
+        let layers = &self.header.layers;
+        let at = layers.binary_search_by_key(&row.layer, |layer| layer.index);
+        let highest = at.ok().and_then(|at| layers[at].expert_bytes).unwrap_or(1 << 48);
+        let expected = if row.residency == Some(Residency::Hit) {
+            "0, since the row is a hit (residency 1)".to_owned()
+        } else if row.read_bytes > highest {
+            format!("at most {highest}, the bytes of one expert of layer {}", row.layer)
+        } else {
+            return Ok(());
+        };
+        let value = quoted(row.read_bytes.to_string().as_bytes());
+        Err(self.columns.wrong(line, Role::ExpertBytes, value, expected))
+    }
+
     #[cold]
     fn too_few(&self, line: u64, top_k: u32) -> ImportError {
         let token = self
@@ -234,11 +254,14 @@ impl<R: Read> RouteCsvRows<R> {
     }
 
     #[cold]
-    fn disorder(&self, line: u64, token: TokenOfLayer, disorder: Disorder) -> ImportError {
+    fn disorder(&self, line: u64, token: TokenOfLayer, disorder: &Disorder) -> ImportError {
         let (role, value) = match disorder {
             Disorder::Turn { .. } => (Role::Turn, token.turn),
             Disorder::Phase => (Role::Phase, 0),
-            Disorder::Position { .. } | Disorder::TooMany => (Role::Step, token.position),
+            Disorder::Lost(lost) if lost.is_of_layer() => (Role::Layer, token.layer),
+            Disorder::Position { .. } | Disorder::Lost(_) | Disorder::TooMany => {
+                (Role::Step, token.position)
+            }
         };
         self.columns.wrong(
             line,
@@ -270,6 +293,7 @@ impl<R: Read> RouteCsvRows<R> {
         } else if self.top_k.is_none() {
             self.header.top_k = self.slots;
         }
+        self.notes.extend(self.order.notes());
         if self.header.layers.is_empty() {
             let layer = |index| ImportedLayer { index, expert_bytes: None };
             self.header.layers = self.layers.all().map(layer).collect();

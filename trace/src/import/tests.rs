@@ -99,6 +99,9 @@ fn damaged_rows_are_refused_with_line_column_value_and_what_was_expected() {
         ("residency", line("0,0,1,0,1,1,0.5,3,0")),
         ("weight", line("0,0,1,0,1,1,inf,2,0")),
         ("bytes", line("0,0,1,0,1,1,0.5,2,18446744073709551616")),
+        ("more bytes than an expert has", line("0,0,1,0,1,1,0.5,0,641")),
+        ("bytes of a hit", line("0,0,1,0,1,1,0.5,1,640")),
+        ("a negative weight", line("0,0,1,0,1,1,-0.5,2,0")),
         ("a field short", line("0,0,1,0,1,1,0.5,2")),
         ("a field long", line("0,0,1,0,1,1,0.5,2,0,0")),
         ("NUL", line("0,0,1,0,1,1\0,0.5,2,0")),
@@ -121,6 +124,96 @@ fn damaged_rows_are_refused_with_line_column_value_and_what_was_expected() {
     insta::assert_snapshot!(list.join("\n"));
 }
 
+/// Rows of top-1, without a header's list of layers: (phase, step, layer).
+fn steps(rows: &[(u32, u32, u32)]) -> String {
+    let rows = rows.iter().map(|(phase, step, layer)| format!("{phase},{step},{layer},0,0\n"));
+    "phase,step,layer,slot,expert\n".to_owned() + &rows.collect::<String>()
+}
+
+/// Three layers, a prompt of three tokens whose last layer has its last token only, and three decoded ones.
+const STEPS: [(u32, u32, u32); 16] = [
+    (0, 5, 0),
+    (0, 6, 0),
+    (0, 7, 0),
+    (0, 5, 1),
+    (0, 6, 1),
+    (0, 7, 1),
+    (0, 7, 3),
+    (1, 8, 0),
+    (1, 8, 1),
+    (1, 8, 3),
+    (1, 9, 0),
+    (1, 9, 1),
+    (1, 9, 3),
+    (1, 10, 0),
+    (1, 10, 1),
+    (1, 10, 3),
+];
+
+#[test]
+fn lost_and_misplaced_events_are_refused() {
+    assert_eq!(routes(steps(&STEPS)).unwrap().2, [""; 0]);
+    let listed = |rows: &[(u32, u32, u32)]| {
+        let layers = [0, 1, 3].map(|layer| format!("# layer={layer} expert_bytes=640\n")).concat();
+        layers + &steps(rows)
+    };
+    assert_eq!(routes(listed(&STEPS)).unwrap().2, [""; 0]);
+    // Every single row but those that a writer may not have come to.
+    for lost in 0..STEPS.len() - 1 {
+        let mut rows = STEPS.to_vec();
+        rows.remove(lost);
+        for text in [steps(&rows), listed(&rows)] {
+            // The last layer of a prompt may be without rows.
+            let read = routes(&text);
+            assert_eq!(read.is_ok(), lost == 6, "without row {lost}: {:?}", read.err());
+        }
+    }
+    let without = |lost: &[usize]| {
+        let kept = STEPS.iter().enumerate().filter(|(at, _)| !lost.contains(at));
+        refused(steps(&kept.map(|(_, row)| *row).collect::<Vec<_>>()))
+    };
+    let swapped = |a: usize, b: usize| {
+        let mut rows = STEPS;
+        rows.swap(a, b);
+        refused(steps(&rows))
+    };
+    let mut by_layer = STEPS.to_vec();
+    by_layer.sort_by_key(|(phase, step, layer)| (*phase, *layer, *step));
+    let mut decode_by_layer = by_layer[7..].to_vec();
+    decode_by_layer.sort_by_key(|(_, step, layer)| (*layer, *step));
+    let all = [
+        ("a layer of a step", without(&[11])),
+        ("the last layer of a step", without(&[12])),
+        ("a whole step", without(&[10, 11, 12])),
+        ("a prompt's token in one layer", without(&[4])),
+        ("a prompt's last token in one layer", without(&[5])),
+        ("a prompt's layer", without(&[3, 4, 5])),
+        ("layers swapped", swapped(10, 11)),
+        ("a step's layer in another step", swapped(8, 11)),
+        ("decode layer by layer", refused(steps(&by_layer))),
+        ("nothing but that", refused(steps(&decode_by_layer))),
+        ("the same with a list of layers", refused(listed(&decode_by_layer))),
+    ];
+    let list: Vec<String> = all.iter().map(|(what, error)| format!("{what}: {error}")).collect();
+    insta::assert_snapshot!(list.join("\n"));
+    // A turn may end within a step, and another one begins anywhere.
+    let turn = |turn: u32, rows: &[(u32, u32, u32)]| {
+        let line =
+            |(phase, step, layer): &(u32, u32, u32)| format!("{turn},{phase},{step},{layer},0,0\n");
+        rows.iter().map(line).collect::<String>()
+    };
+    let text =
+        format!("turn,phase,step,layer,slot,expert\n{}{}", turn(0, &STEPS[..12]), turn(1, &STEPS));
+    let (_, rows, notes) = routes(text).unwrap();
+    assert_eq!(rows.len(), 28);
+    assert_eq!(
+        notes,
+        [
+            "turn 0 ends within a step: position 9 has 2 of 3 layers (its writer was ended, or the request cancelled)"
+        ]
+    );
+}
+
 #[test]
 fn damaged_heads_are_refused() {
     let header = "turn,phase,step,layer,slot,expert,weight,residency,expert_bytes\n";
@@ -130,6 +223,9 @@ fn damaged_heads_are_refused() {
         ("a column twice", refused(ROUTES.replace("residency,expert_bytes", "residency,slot"))),
         ("another version", refused(ROUTES.replace("trace v1", "trace v2"))),
         ("a layer twice", refused(ROUTES.replace("# layer=1", "# layer=0"))),
+        ("a key twice", refused(ROUTES.replace("odd=kept", "arch=other"))),
+        ("fewer layers", refused(ROUTES.replace("n_layer=2", "n_layer=1"))),
+        ("old line ends", refused(ROUTES.replace('\n', "\r"))),
         ("no number of experts", refused(ROUTES.replace("n_expert=8", "n_expert=many"))),
         ("only a preamble", refused("# route_trace v1\n")),
         ("bytes that are no text", refused(b"# route_trace v1\n# model=\xff\n")),
@@ -153,7 +249,9 @@ fn what_an_ended_writer_leaves_unfinished_is_left_out_and_told() {
         assert_eq!(rows.expert, whole.expert[..rows.len()]);
         let complete = ROUTES[..cut].matches('\n').count() - 5;
         assert_eq!(rows.len(), complete / 2 * 2, "at {cut}");
-        let unfinished = complete % 2 == 1 || !ROUTES[..cut].ends_with('\n');
+        // Four tokens: the decode step has its first layer only.
+        let within_step = complete / 2 == 4;
+        let unfinished = complete % 2 == 1 || !ROUTES[..cut].ends_with('\n') || within_step;
         assert_eq!(notes.is_empty(), !unfinished, "at {cut}: {notes:?}");
     }
 }
@@ -221,6 +319,7 @@ fn token_json_lines_are_decode_tokens() {
     let second = |line: &str| refused(format!("{first}{line}\n"));
     let all = [
         ("repeated", second("{\"tok\":7,\"layers\":[[1,2],[3,4]]}")),
+        ("a token lost", second("{\"tok\":9,\"layers\":[[1,2],[3,4]]}")),
         ("a layer lost", second("{\"tok\":8,\"layers\":[[1,2]]}")),
         ("an expert lost", second("{\"tok\":8,\"layers\":[[1,2],[3]]}")),
         ("an expert twice", second("{\"tok\":8,\"layers\":[[1,2],[3,3]]}")),
@@ -268,6 +367,12 @@ fn cache_lab_prompts_are_one_event_a_layer_and_generated_tokens_one_each() {
         (
             "a prompt's position again",
             changed("\"generated\",\"token_position\":2", "\"generated\",\"token_position\":1"),
+        ),
+        (
+            "a line lost",
+            refused(
+                CACHE_LAB.lines().filter(|l| !l.contains("[7,6]")).collect::<Vec<_>>().join("\n"),
+            ),
         ),
         ("a repeated line", refused(CACHE_LAB.to_owned() + CACHE_LAB.lines().last().unwrap())),
         (

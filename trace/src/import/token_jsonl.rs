@@ -38,7 +38,7 @@ impl<R: Read> TokenRows<R> {
         Self {
             lines: JsonLines::new(input),
             header: RouteHeader::default(),
-            order: Order::default(),
+            order: Order::new(Vec::new()),
             others: BTreeSet::new(),
         }
     }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bmoe_trace::import::{Import, LogReader, RouteReader};
 
 use super::part::{self, LazyPart, write_whole};
-use super::plan::{Group, Input, Plan};
+use super::plan::{Group, Plan};
 use super::run::{ImportedRun, file_name, json};
 use super::{Partitioned, index_path, is_imported, names};
 use crate::data::write::frame;
@@ -54,7 +54,13 @@ fn check_free(out: &Path, replace: bool) -> Result<()> {
     };
     match (entries.next().is_some(), is_imported(out)) {
         (false, _) => Ok(()),
-        (true, true) if replace => Ok(()),
+        (true, true) if replace => match foreign(out).map_err(AnalysisError::io("read", out))? {
+            None => Ok(()),
+            Some(path) => refused(&format!(
+                "holds {}, which no import made and --force would remove; move it away, or give another --out",
+                path.display()
+            )),
+        },
         (true, true) => {
             refused("holds an import already; --force replaces it, another --out keeps both")
         }
@@ -62,6 +68,28 @@ fn check_free(out: &Path, replace: bool) -> Result<()> {
             refused("is not empty and was not made by `bmoe import`; give another --out")
         }
     }
+}
+
+/// Something in an imported folder that neither `bmoe import` nor `bmoe report` has put there.
+fn foreign(out: &Path) -> std::io::Result<Option<PathBuf>> {
+    for entry in fs::read_dir(out)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let inside: Option<fn(&str) -> bool> = match name.as_str() {
+            "report.md" | "report.html" => continue,
+            "plots" => Some(|name| name.ends_with(".svg") || name.ends_with(".png")),
+            "data" => Some(|name| ["imported.parquet", "routes", "scores", "logs"].contains(&name)),
+            _ => None,
+        };
+        let Some(ours) = inside.filter(|_| path.is_dir()) else { return Ok(Some(path)) };
+        for entry in fs::read_dir(&path)? {
+            let path = entry?.path();
+            if !ours(&path.file_name().unwrap_or_default().to_string_lossy()) {
+                return Ok(Some(path));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn put_in_place(temp: tempfile::TempDir, out: &Path, parent: &Path) -> Result<()> {
@@ -118,7 +146,14 @@ impl Conversion<'_, '_> {
         let mut ids = BTreeSet::new();
         let mut runs: Vec<(String, ImportedRun)> = Vec::new();
         for group in groups {
-            let name = if uses[&group.base] > 1 { group.long_name() } else { group.base.clone() };
+            let mut name = group.base.clone();
+            if uses[&name] > 1 {
+                name = group.long_name();
+            }
+            // Two logs of one stem in one folder.
+            if runs.iter().any(|(_, run)| run.name == name) {
+                name = format!("{name} ({})", group.files().join(", "));
+            }
             runs.push(self.one(group, name, &mut ids)?);
         }
         tell_cells_apart(&mut runs);
@@ -142,9 +177,8 @@ impl Conversion<'_, '_> {
         name: String,
         ids: &mut BTreeSet<String>,
     ) -> Result<(String, ImportedRun)> {
+        let files = group.files();
         let Group { routes, log, device, .. } = group;
-        let inputs = [&routes, &log, &device];
-        let files: Vec<String> = inputs.into_iter().flatten().map(Input::name).collect();
         let mut run = ImportedRun {
             cell: name.clone(),
             name: name.clone(),

@@ -71,7 +71,9 @@ impl Plan {
                 inputs.push(plan.open(path)?);
                 continue;
             }
-            for file in files_of(path)? {
+            let (files, others) = files_of(path)?;
+            plan.passed_over.extend(others);
+            for file in files {
                 match plan.open(&file) {
                     Ok(input) => inputs.push(input),
                     Err(AnalysisError::Import { path, source: ImportError::Unknown { .. } }) => {
@@ -127,8 +129,9 @@ impl Plan {
     }
 
     /// A log's `.metrics` file beside it comes along.
-    fn add_siblings(&self, inputs: &mut Vec<Input>) -> Result<()> {
+    fn add_siblings(&mut self, inputs: &mut Vec<Input>) -> Result<()> {
         let mut siblings = Vec::new();
+        let mut others = Vec::new();
         for input in inputs.iter().filter(|i| i.format != Format::Device && i.opened.is_none()) {
             let path = input.path.with_extension("metrics");
             let known =
@@ -137,11 +140,20 @@ impl Plan {
                 match self.open(&path) {
                     Ok(sibling) if sibling.format == Format::Device => siblings.push(sibling),
                     Ok(_)
-                    | Err(AnalysisError::Import { source: ImportError::Unknown { .. }, .. }) => {}
+                    | Err(AnalysisError::Import { source: ImportError::Unknown { .. }, .. }) => {
+                        others.push(path);
+                    }
                     Err(e) => return Err(e),
                 }
             }
         }
+        others.dedup();
+        self.passed_over.extend(others.iter().map(|path| {
+            format!(
+                "{} is passed over: it has a log's name, and holds no device metrics (key=value lines)",
+                path.display()
+            )
+        }));
         inputs.extend(siblings);
         Ok(())
     }
@@ -209,6 +221,11 @@ impl Group {
         }
     }
 
+    /// Names of its files.
+    pub(super) fn files(&self) -> Vec<String> {
+        [&self.routes, &self.log, &self.device].into_iter().flatten().map(Input::name).collect()
+    }
+
     /// The name with that of the folder, for names that occur twice.
     pub(super) fn long_name(&self) -> String {
         match self.folder.file_name() {
@@ -223,22 +240,27 @@ fn open(path: &Path, done: &Rc<Cell<u64>>) -> Result<Import<Counted>> {
     import::open(Counted { file, done: done.clone() }).map_err(AnalysisError::import(path))
 }
 
-/// The ordinary files of a folder, by name.
-fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+/// The ordinary files of a folder, by name, and what to say about what else is there.
+fn files_of(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>)> {
     for made in ["cells.jsonl", "data/imported.parquet"] {
         if folder.join(made).is_file() {
             let message = "is a result folder already; the commands take it as it is".to_owned();
             return Err(AnalysisError::ImportRefused { path: folder.to_owned(), message });
         }
     }
-    let mut files = Vec::new();
+    let (mut files, mut others) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder).map_err(AnalysisError::io("read", folder))? {
-        let entry = entry.map_err(AnalysisError::io("read", folder))?;
-        let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        if !hidden && entry.path().is_file() {
-            files.push(entry.path());
+        let path = entry.map_err(AnalysisError::io("read", folder))?.path();
+        let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
+        match fs::metadata(&path) {
+            _ if hidden => {}
+            Ok(there) if there.is_file() => files.push(path),
+            Ok(there) if there.is_dir() => {}
+            Ok(_) => others.push(format!("{} is passed over: no ordinary file", path.display())),
+            Err(e) => others.push(format!("{} is passed over: {e}", path.display())),
         }
     }
     files.sort();
-    Ok(files)
+    others.sort();
+    Ok((files, others))
 }

@@ -5,8 +5,7 @@ use serde::Serialize;
 use super::fit::{Cooccurrence, Fitted};
 
 /// A way to guess.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Predictor {
     /// Any experts: the base line.
     Random,
@@ -26,6 +25,13 @@ pub enum Predictor {
     CooccurrenceScores,
     /// The first one over all generated tokens.
     CooccurrenceRun,
+}
+
+/// The name that tables and CSV have.
+impl Serialize for Predictor {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 impl Predictor {

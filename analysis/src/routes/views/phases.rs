@@ -124,7 +124,7 @@ impl Drift {
             rows: self.layers.iter().map(row).collect(),
             notes: vec![
                 "quarters of the generated tokens; \"by chance\" is what four samples of that size differ by \
-                 that take every fourth token, without drift"
+                 that take every fourth token, without drift: the mean of the three neighbouring pairs"
                     .to_owned(),
             ],
         }

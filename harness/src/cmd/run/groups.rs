@@ -7,6 +7,7 @@ use bmoe_analysis::journal::read_groups;
 use bmoe_analysis::measured::Measured;
 
 use crate::error::Error;
+use crate::say::say;
 
 /// Prints a table for each group.
 pub(super) fn print(folder: &Path, warmup_tokens: u32) -> Result<(), Error> {
@@ -18,11 +19,11 @@ pub(super) fn print(folder: &Path, warmup_tokens: u32) -> Result<(), Error> {
     let warmup = usize::try_from(warmup_tokens).unwrap_or(usize::MAX);
     for group in groups {
         let pairs = pair_named(&group, &measured, warmup);
-        println!("{}: {}", group.name, Metric::TokS.about());
+        say!("{}: {}", group.name, Metric::TokS.about());
         if pairs.is_empty() {
-            println!("  nothing of it has been measured\n");
+            say!("  nothing of it has been measured\n");
         } else {
-            println!("{}", table(&compare(&pairs, Metric::TokS)));
+            say!("{}", table(&compare(&pairs, Metric::TokS)));
         }
     }
     Ok(())

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::matrix::{Matrix, Order, Planned, Schedule};
 use crate::progress::Views;
 use crate::runner::{Interrupt, Observer, Summary, Work, suspects};
+use crate::say::say;
 use crate::target::{self, Target, TargetName, UnknownTarget};
 use crate::{environment, models, results};
 
@@ -301,7 +302,7 @@ fn conclude(outcomes: Vec<Outcome>, matrix: &Matrix) -> Result<(), Error> {
     let mut worst = Ok(());
     for Outcome { target, folder, summary } in outcomes {
         if several {
-            println!("== {target}");
+            say!("== {target}");
         }
         let came = summary.and_then(|summary| conclude_one(&summary, &folder, matrix));
         if let Err(error) = came {
@@ -321,7 +322,7 @@ fn conclude_one(summary: &Summary, out: &Path, matrix: &Matrix) -> Result<(), Er
         rendered.print();
         groups::print(out, matrix.warmup_tokens)?;
     }
-    println!("results  {}", out.display());
+    say!("results  {}", out.display());
     rendered?;
     if let Some(signal) = summary.interrupted {
         let what = format!(

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::matrix::{Matrix, Schedule};
 use crate::models::{self, Located};
 use crate::progress::mib;
+use crate::say::say;
 use crate::target::Target;
 
 pub(super) fn list(matrix: &Matrix, schedule: &Schedule) {
@@ -15,7 +16,7 @@ pub(super) fn list(matrix: &Matrix, schedule: &Schedule) {
         let runs = schedule.runs.iter().filter(|run| run.cell == i).count();
         if runs > 0 {
             let baseline = if cell.baseline { "  (baseline)" } else { "" };
-            println!("{}  {}: {}{baseline}  x {runs}", cell.id, cell.model, cell.name);
+            say!("{}  {}: {}{baseline}  x {runs}", cell.id, cell.model, cell.name);
         }
     }
     for group in &matrix.groups {
@@ -23,7 +24,7 @@ pub(super) fn list(matrix: &Matrix, schedule: &Schedule) {
         let ids = |cells: &[&crate::matrix::Cell]| -> String {
             cells.iter().map(|cell| cell.id.as_str()).collect::<Vec<_>>().join(" ")
         };
-        println!("group {}: {} against {}", group.name, ids(&members), ids(&baselines));
+        say!("group {}: {} against {}", group.name, ids(&members), ids(&baselines));
     }
 }
 
@@ -38,9 +39,9 @@ pub(super) fn dry_run(
     for (target, engine) in places {
         let named =
             if places.len() > 1 { format!(" for {}", target.name()) } else { String::new() };
-        println!("engine   {}{named}", engine.display());
+        say!("engine   {}{named}", engine.display());
     }
-    println!("results  {}", out.display());
+    say!("results  {}", out.display());
     for model in located {
         let what = match &model.recipe {
             Some(recipe) if !model.path.exists() => {
@@ -49,21 +50,21 @@ pub(super) fn dry_run(
             Some(_) => "(there; would be checked)".to_owned(),
             None => "(there)".to_owned(),
         };
-        println!("model    {} {} {what}", model.name, model.path.display());
+        say!("model    {} {} {what}", model.name, model.path.display());
     }
     for (target, engine) in places.iter().filter(|(target, _)| target.name() != "local") {
-        println!("push     {} to {}", mib(bytes_to_push(*target, engine, located)?), target.name());
+        say!("push     {} to {}", mib(bytes_to_push(*target, engine, located)?), target.name());
     }
     for (i, planned) in schedule.runs.iter().enumerate() {
         let cell = &schedule.cells[planned.cell];
         let (id, repetition) = (&cell.id, planned.repetition);
-        println!("{:>4}  {id} r{repetition}  {}: {}", i + 1, cell.model, cell.name);
+        say!("{:>4}  {id} r{repetition}  {}: {}", i + 1, cell.model, cell.name);
     }
     if matrix.warmup_runs > 0 {
-        println!("      and {} warm-up runs of each model before them", matrix.warmup_runs);
+        say!("      and {} warm-up runs of each model before them", matrix.warmup_runs);
     }
-    println!("time     {}", Estimate::of(schedule, out));
-    println!("{} runs; nothing was run", schedule.runs.len());
+    say!("time     {}", Estimate::of(schedule, out));
+    say!("{} runs; nothing was run", schedule.runs.len());
     Ok(())
 }
 

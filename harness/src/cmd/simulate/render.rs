@@ -38,7 +38,7 @@ impl Report<'_> {
         result.tok_s(&self.device.as_ref()?.model)
     }
 
-    /// A row per policy and budget; with the curve a row per step.
+    /// A row per policy and budget; with the curve a row per step, with targets the step that reaches each.
     pub(super) fn csv(&self) -> String {
         let budget = if self.slots() { "slots_per_layer" } else { "budget_mib" };
         let mut out = format!(
@@ -46,8 +46,13 @@ impl Report<'_> {
              tok_s_est\n"
         );
         let mut row = |words: [String; 10]| out += &(words.join(",") + "\n");
-        let curve = self.curve.as_ref().filter(|_| self.all_steps);
-        for step in curve.map_or(&[][..], LruCurve::steps) {
+        let curve = self.curve.as_ref();
+        let steps: Vec<Step> = match curve {
+            Some(curve) if self.all_steps => curve.steps().to_vec(),
+            Some(curve) => self.targets.iter().filter_map(|pct| curve.smallest_for(*pct)).collect(),
+            None => Vec::new(),
+        };
+        for step in steps {
             let total = step.total();
             row([
                 "lru".to_owned(),
@@ -55,14 +60,14 @@ impl Report<'_> {
                 decimals(step.decode.hit_pct(), 3),
                 decimals(total.hit_pct(), 3),
                 decimals(Some(total.read_bytes as f64 / MIB), 1),
-                decimals(self.per_token(step), 2),
+                decimals(self.per_token(&step), 2),
                 total.hits.to_string(),
                 total.misses.to_string(),
                 String::new(),
                 String::new(),
             ]);
         }
-        for result in self.results.iter().filter(|_| curve.is_none()) {
+        for result in self.results.iter().filter(|_| curve.is_none() || !self.all_steps) {
             let total = result.total();
             row([
                 result.policy.to_string(),

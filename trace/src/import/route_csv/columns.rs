@@ -156,7 +156,9 @@ impl Columns {
                     row.expert = unsigned_32(field).ok_or_else(|| wrong("an expert from 0"))?
                 }
                 Role::Weight => {
-                    row.weight = real_32(field).ok_or_else(|| wrong("a finite number, or nan"))?
+                    // Some routers scale their weights beyond 1.
+                    let weight = real_32(field).filter(|weight| !(*weight < 0.0));
+                    row.weight = weight.ok_or_else(|| wrong("a finite number from 0, or nan"))?
                 }
                 Role::Residency => {
                     row.residency = match field {

@@ -1,6 +1,6 @@
 //! The preamble of a `route_trace` file.
 
-use super::super::error::{ImportError, Result};
+use super::super::error::{ImportError, Result, quoted};
 use super::super::fields::{unsigned, unsigned_32};
 use super::super::keys::Keys;
 use super::super::order::{HIGHEST_EXPERT, HIGHEST_LAYER};
@@ -22,7 +22,7 @@ impl Preamble {
         if let Some(version) = text.trim_start().strip_prefix("route_trace ") {
             let version = version.trim();
             if version != "v1" {
-                let (format, found, expected) = ("route_trace", version.to_owned(), "v1");
+                let (format, found, expected) = ("route_trace", quoted(version.as_bytes()), "v1");
                 return Err(ImportError::Version { line: number, format, found, expected });
             }
             return Ok(());
@@ -35,6 +35,12 @@ impl Preamble {
         if keys.get("layer").is_some() {
             self.add_layer(number, &keys)?;
         } else {
+            for (index, (key, value)) in keys.0.iter().enumerate() {
+                let before = keys.0[..index].iter().any(|(k, _)| k == key);
+                if before || self.model.iter().any(|(_, keys)| keys.get(key).is_some()) {
+                    return Err(ImportError::key(number, key, value, "each key once"));
+                }
+            }
             self.model.push((number, keys.clone()));
         }
         self.keys.0.extend(keys.0);
@@ -84,7 +90,16 @@ impl Preamble {
     ) -> Result<(RouteHeader, Option<u32>)> {
         let n_expert = self.number("n_expert", HIGHEST_EXPERT + 1)?;
         let top_k = self.number("n_expert_used", HIGHEST_EXPERT + 1)?;
+        let n_layer = self.number("n_layer", HIGHEST_LAYER + 1)?;
         self.layers.sort_by_key(|l| l.index);
+        if let (Some(n_layer), Some(last)) = (n_layer, self.layers.last().map(|l| l.index))
+            && last >= n_layer
+        {
+            let line = self.model.iter().find(|(_, keys)| keys.get("n_layer").is_some());
+            let expected = format!("more than {last}, which the `# layer=` lines have");
+            let line = line.map_or(self.lines, |(line, _)| *line);
+            return Err(ImportError::key(line, "n_layer", n_layer, expected));
+        }
         let word = |key: &str| self.keys.get(key).filter(|v| !v.is_empty()).map(str::to_owned);
         let header = RouteHeader {
             run_id: word("run_id"),

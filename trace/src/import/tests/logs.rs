@@ -12,7 +12,7 @@ fn log(text: &str) -> Result<(LogHeader, LogChunk, Vec<String>)> {
 }
 
 pub(super) const LOG: &str = "# bmoe_metrics v1\n# model=m.gguf arch=a new_key=x%20y\nstep,wall_ms,read_bytes,cache_hit_pct,mood\n\
-    1,10.5,100,-1.00,good\n2,20.25,-1,12.50,\n# summary tokens=2 s/tok=0.015\n";
+    1,10.5,100,-1.00,good\n2,20.25,-1,12.50,\n# summary tokens=2 s/tok=0.015 tok/s=65.041 cache_hit_pct=12.5\n";
 
 #[test]
 fn logs_of_every_generation_are_read_by_column_name() {
@@ -29,8 +29,6 @@ fn logs_of_every_generation_are_read_by_column_name() {
     assert_eq!(log(&LOG.replace("v1", "v2")).unwrap().0.version, Some(2));
     let (header, chunk, notes) = log(&LOG[..LOG.find("# summary").unwrap() + 4]).unwrap();
     assert_eq!((header.summary, chunk.rows, notes.len()), (None, 2, 2));
-    let (_, _, notes) = log(&LOG.replace("2,20.25,-1,12.50,\n", "")).unwrap();
-    assert_eq!(notes, ["its summary counts 2 tokens, and it has 1 rows"]);
     let changed = |from: &str, to: &str| log(&LOG.replacen(from, to, 1)).unwrap_err().to_string();
     let all = [
         ("another version", changed("v1", "v3")),
@@ -42,8 +40,16 @@ fn logs_of_every_generation_are_read_by_column_name() {
         ("a fraction of a byte", changed(",100,", ",100.5,")),
         ("a step again", changed("2,20.25", "1,20.25")),
         ("a field short", changed(",12.50,", ",12.50")),
-        ("behind the summary", changed("s/tok=0.015\n", "s/tok=0.015\n3,1.0,1,1,x\n")),
-        ("two summaries", changed("0.015\n", "0.015\n# summary tokens=2\n")),
+        ("a step lost", changed("2,20.25", "3,20.25")),
+        ("no time at all", changed("20.25", "0")),
+        ("a year", changed("20.25", "31536000000")),
+        ("more hits than look-ups", changed("12.50", "250")),
+        ("more bytes than there are", changed(",100,", ",18446744073709551615,")),
+        ("a row lost", changed("2,20.25,-1,12.50,\n", "")),
+        ("another rate", changed("tok/s=65.041", "tok/s=66")),
+        ("another hit rate", changed("cache_hit_pct=12.5", "cache_hit_pct=99.9")),
+        ("behind the summary", changed("pct=12.5\n", "pct=12.5\n3,1.0,1,1,x\n")),
+        ("two summaries", changed("pct=12.5\n", "pct=12.5\n# summary tokens=2\n")),
     ];
     let list: Vec<String> = all.iter().map(|(what, error)| format!("{what}: {error}")).collect();
     insta::assert_snapshot!(list.join("\n"));
@@ -58,6 +64,10 @@ fn device_metrics_are_keys_and_values() {
     assert_eq!(metrics.keys.parsed::<u64>("peak_rss_kb"), Some(6_107_056));
     let error = open("a=1\nb=2\na=3\n".as_bytes()).unwrap_err().to_string();
     assert_eq!(error, "line 3, `a`: `3`; expected each key once");
+    for wrong in ["peak_rss_kb=-5", "peak_rss_kb=nan", "cpu_temp_max_mC=abc", "mem_kb=1e308"] {
+        let error = open(format!("{wrong}\n").as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("expected a number") && error.starts_with("line 1, `"), "{error}");
+    }
     let Import::Device(cut) = open("a=1\nb=2".as_bytes()).unwrap() else {
         panic!("this is of a device")
     };
