@@ -245,7 +245,7 @@ fn imports_are_rendered_and_damaged_files_leave_nothing() {
     let place = Place::new("");
     let log = "step,steps,wall_ms,io_ms,compute_ms,read_bytes,cache_hit_pct,stall_ms\n\
                1,2,100.000,60.000,40.000,2097152,12.50,0.000\n2,2,300.000,180.000,120.000,1048576,25.99,0.000\n\
-               # summary tokens=3\n";
+               # summary tokens=2\n";
     fs::create_dir(place.at("logs")).unwrap();
     fs::write(place.at("logs/phone.csv"), log).unwrap();
     fs::write(place.at("logs/phone.metrics"), "peak_rss_kb=1024\n").unwrap();
@@ -266,6 +266,44 @@ fn imports_are_rendered_and_damaged_files_leave_nothing() {
     }
     assert!(!place.at("other").exists());
     insta::assert_snapshot!(all);
+    // What somebody else has put there is not removed.
+    fs::write(place.at("in/data/mine.txt"), "mine\n").unwrap();
+    let refused = place.bmoe(&["import", "logs", "--out", "in", "--force"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(
+        stderr(&refused).contains("in holds in/data/mine.txt, which no import made"),
+        "{}",
+        stderr(&refused)
+    );
+    fs::remove_file(place.at("in/data/mine.txt")).unwrap();
+    assert!(place.bmoe(&["import", "logs", "--out", "in", "--force"]).status.success());
+    // A log's metrics that are none are told.
+    fs::write(place.at("logs/phone.metrics"), "\x01\x02 no metrics\n").unwrap();
+    let imported = place.bmoe(&["import", "logs/phone.csv", "--out", "again"]);
+    assert!(imported.status.success());
+    assert!(
+        stderr(&imported).contains(
+            "logs/phone.metrics is passed over: it has a log's name, and holds no device metrics"
+        ),
+        "{}",
+        stderr(&imported)
+    );
+    // Two logs of one stem are two runs with names of their own.
+    fs::create_dir(place.at("logs/more")).unwrap();
+    fs::copy(place.at("logs/phone.csv"), place.at("logs/more/phone.csv")).unwrap();
+    fs::copy(place.at("logs/phone.csv"), place.at("logs/more/phone.log")).unwrap();
+    let three = [
+        "import",
+        "logs/phone.csv",
+        "logs/more/phone.csv",
+        "logs/more/phone.log",
+        "--out",
+        "three",
+    ];
+    let three = stdout(&place.bmoe(&three));
+    let names: Vec<_> =
+        three.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name).collect();
+    assert_eq!(names, ["logs/phone", "more/phone", "more/phone (phone.log)"]);
 }
 
 #[test]

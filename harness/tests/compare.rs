@@ -119,3 +119,17 @@ fn what_can_not_be_compared_is_refused_by_name() {
     insta::assert_snapshot!(errors.join("\n"));
     assert_eq!(bmoe(dir.path(), &["compare", "before"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    folder(&dir.path().join("a"), 4, 10);
+    folder(&dir.path().join("b"), 4, 11);
+    // Nobody reads: the pipe is closed when the first byte is written.
+    let script = format!(
+        "{{ sleep 0.3; {} compare a b; echo \"ended with $?\" >&2; }} | true",
+        env!("CARGO_BIN_EXE_bmoe")
+    );
+    let output = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(text(&output.stderr), "ended with 0\n");
+}

@@ -102,6 +102,23 @@ fn csv_has_the_columns_that_others_read() {
 }
 
 #[test]
+fn csv_has_the_budget_for_each_hit_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let toy = toy(dir.path());
+    let csv = text(&toy, &["--target-hit", "62.5", "--csv"]);
+    let rows: Vec<&str> = csv.lines().collect();
+    assert!(rows[0].starts_with("policy,budget_mib,hit_pct_decode,"), "{csv}");
+    assert_eq!(rows.len(), 2, "{csv}");
+    assert!(rows[1].starts_with("lru,8,62.500,"), "{csv}");
+    let with_policies =
+        text(&toy, &["--target-hit", "62.5", "--policies", "lfu", "--budgets-mib", "6", "--csv"]);
+    assert!(
+        with_policies.contains("\nlru,8,") && with_policies.contains("\nlfu,6,"),
+        "{with_policies}"
+    );
+}
+
+#[test]
 fn json_holds_everything() {
     let folder = tempfile::tempdir().unwrap();
     let toy = toy(folder.path());
