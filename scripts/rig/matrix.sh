@@ -122,14 +122,14 @@ cable_pulled() {
 # The viewer over a run on the phone, as plain lines: what it shows comes over the cable.
 viewed() {
   "$BMOE" view --matrix long.toml --out viewed --target "$target" --no-tui -- --engine "$ENGINE" --models "$MODELS" \
-    >viewed.log 2>&1 || fail "viewed: $(cat viewed.log)"
+    >viewer.log 2>&1 || fail "viewed: $(cat viewer.log)"
   for _ in $(seq 300); do
     [ -s viewed/report.md ] && break
     sleep 0.1
   done
   expect_verdicts viewed "2 valid"
-  [ "$(grep -c ': 400 tokens, [0-9.]* tok/s' viewed.log)" = 2 ] || fail "viewed: $(cat viewed.log)"
-  say "a run viewed: $(grep -o '400 tokens, .*' viewed.log | head -n 1)"
+  [ "$(grep -c ': 400 tokens, [0-9.]* tok/s' viewer.log)" = 2 ] || fail "viewed: $(cat viewer.log)"
+  say "a run viewed: $(grep -o '400 tokens, .*' viewer.log | head -n 1)"
 }
 # The phone's disk fills up while an engine runs: what could not be written there is told, not taken for a result.
 disk_fills() {

@@ -20,6 +20,7 @@ pub mod groups;
 mod lock;
 pub mod mounts;
 pub mod process;
+mod room;
 pub mod sense;
 mod status;
 pub mod stop;

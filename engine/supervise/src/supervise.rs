@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::groups::oom_kills;
 use crate::lock::{self, Lock};
+use crate::room::{self, Reserve};
 use crate::sense::Device;
 use crate::{SuperviseError, process, status};
 
@@ -26,6 +27,8 @@ use crate::{SuperviseError, process, status};
 const GRACE: Duration = Duration::from_secs(5);
 /// How often signals and the time limit are looked at.
 const TICK: Duration = Duration::from_millis(50);
+/// How long a full device may take to have room again for the last status.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// What an earlier supervisor that has just written its last status may need to be gone.
 const HANDOVER: Duration = Duration::from_secs(3);
 
@@ -90,9 +93,35 @@ pub fn supervise(options: &Options, stop: &AtomicBool) -> Result<Status, Supervi
     if folder.join(ABANDONED_FILE).exists() {
         return refuse("the runner has given this attempt up".to_owned());
     }
-    match run(options, stop) {
-        Ok(status) => status::write(folder, &status).map(|()| status),
-        Err(error) => refuse(error.to_string()),
+    let reserve = match Reserve::make(folder) {
+        Ok(reserve) => reserve,
+        Err(e) => return refuse(format!("there is no room in {}: {e}", folder.display())),
+    };
+    let status = run(options, stop).unwrap_or_else(|e| Status::Refused { message: e.to_string() });
+    let too_little = room::too_little(folder);
+    drop(reserve);
+    let failed = !matches!(status, Status::Ended { exit_code: Some(0), .. });
+    if let Some(free) = too_little.filter(|_| failed) {
+        // The engine can't have said so: there was no room for it.
+        let free_kib = free >> 10;
+        let line = format!(
+            "error: no space left on the device: {free_kib} KiB are free in {}",
+            folder.display()
+        );
+        let _ = room::append_line(&folder.join(LOG_FILE), &line);
+    }
+    write_patiently(folder, &status)?;
+    Ok(status)
+}
+
+/// Writes the last status, and waits for room if need be: an end that nobody can read is none.
+fn write_patiently(folder: &Path, status: &Status) -> Result<(), SuperviseError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match status::write(folder, status) {
+            Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(500)),
+            written => return written,
+        }
     }
 }
 
@@ -208,8 +237,11 @@ impl Samples {
         let sample = Sample { elapsed_ms: elapsed, ..self.device.sample(engine) };
         let mut line = serde_json::to_vec(&sample).expect("a sample is plain data");
         line.push(b'\n');
-        // In one piece, so that a reader never sees half of it and stays there.
-        let _ = self.file.write_all(&line);
+        // In one piece, so that a reader never sees half of it and stays there; a piece that had no room is taken back.
+        let before = self.file.metadata().map_or(0, |m| m.len());
+        if self.file.write_all(&line).is_err() {
+            let _ = self.file.set_len(before);
+        }
     }
 }
 

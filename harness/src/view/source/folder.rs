@@ -36,6 +36,8 @@ pub struct FolderSource {
     pace: Pace,
     looked: Option<Instant>,
     live: bool,
+    /// No runner was found although a run has no end.
+    unsure: bool,
 }
 
 /// How often it is looked whether a runner is there.
@@ -85,6 +87,7 @@ impl FolderSource {
             pace: Pace::default(),
             looked: None,
             live: false,
+            unsure: false,
         };
         Ok((source, world))
     }
@@ -240,6 +243,7 @@ impl Source for FolderSource {
         world.notice = damaged.or(world.notice.take());
         let live = self.held();
         world.mode = if live { Mode::Live } else { Mode::Replay };
+        let nothing_new = started.is_empty() && ended.is_empty();
         let is_it = |one: &Started, record: &CellRecord| {
             (&one.id, one.repetition, one.attempt)
                 == (&record.id, record.repetition, record.attempt)
@@ -263,11 +267,21 @@ impl Source for FolderSource {
                 run.over = false;
             }
         }
-        if !live && self.pending.is_empty() {
-            // Nobody will end what a killed runner left.
-            for run in world.runs.iter_mut().filter(|run| !run.over) {
-                run.trouble.get_or_insert("its runner is gone; `bmoe run --resume` goes on".into());
-                run.over = true;
+        let open = world.runs.iter().any(|run| !run.over);
+        // A runner that has just begun, or ended, may have done so between two looks: this is said only when a second
+        // look at everything finds nothing new.
+        let sure = std::mem::take(&mut self.unsure) && nothing_new;
+        if !live && open && self.pending.is_empty() {
+            if sure {
+                // Nobody will end what a killed runner left.
+                for run in world.runs.iter_mut().filter(|run| !run.over) {
+                    run.trouble
+                        .get_or_insert("its runner is gone; `bmoe run --resume` goes on".into());
+                    run.over = true;
+                }
+            } else {
+                self.looked = None;
+                self.unsure = true;
             }
         }
         let waiting = world.cells.iter().flat_map(|cell| {
@@ -279,7 +293,7 @@ impl Source for FolderSource {
     }
 
     fn is_settled(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && !self.unsure
     }
 }
 
