@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::error::{AnalysisError, Result};
-use crate::result_set::{CellRecord, Environment, NamedGroup};
+use crate::result_set::{CellRecord, Environment, NamedGroup, PublishedSet};
 
 /// What `cells.jsonl` holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -71,19 +71,36 @@ pub fn read_environment(dir: &Path) -> Result<Environment> {
     })
 }
 
-/// Reads `DIR/groups.json`. A folder without one has no groups.
+/// Reads the cells that the matrix wants compared; none when it names none.
 ///
 /// # Errors
 /// The file can't be read or holds something else.
 pub fn read_groups(dir: &Path) -> Result<Vec<NamedGroup>> {
-    let path = dir.join("groups.json");
+    Ok(optional(dir, "groups.json", "a list of groups")?.unwrap_or_default())
+}
+
+/// Reads the figures that others have published of the matrix's cells; `None` when it has none.
+///
+/// # Errors
+/// The file can't be read or holds something else.
+pub fn read_published(dir: &Path) -> Result<Option<PublishedSet>> {
+    optional(dir, "published.json", "a set of published figures")
+}
+
+/// A file of JSON that need not be there.
+fn optional<T: serde::de::DeserializeOwned>(
+    dir: &Path,
+    name: &str,
+    what: &str,
+) -> Result<Option<T>> {
+    let path = dir.join(name);
     let text = match fs::read_to_string(&path) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.map_err(AnalysisError::io("read", &path))?,
     };
-    serde_json::from_str(&text).map_err(|e| AnalysisError::Json {
+    serde_json::from_str(&text).map(Some).map_err(|e| AnalysisError::Json {
         line: e.line(),
-        message: format!("not a list of groups: {e}"),
+        message: format!("not {what}: {e}"),
         path,
     })
 }

@@ -8,6 +8,7 @@ mod groups;
 mod imported;
 mod page;
 mod prose;
+mod published;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use crate::cells::{Cell, Figures, Shortfall};
 use crate::data::imported::is_imported;
 use crate::data::{DataReader, FileMetadata, RunRow, Table, TokenRow};
 use crate::error::{AnalysisError, Result};
-use crate::journal::{read_environment, read_groups};
+use crate::journal::{read_environment, read_groups, read_published};
 use crate::measured::Measured;
 use crate::plots::{Distribution, Heatmap, Picture, Theme, Timeline};
 use crate::pressure::Pressure;
@@ -132,7 +133,8 @@ pub fn render_with(dir: &Path, warmup_tokens: Option<usize>) -> Result<ReportPat
     }
     let report = dir.join("report.md");
     let groups = groups::compared(&read_groups(dir)?, &loaded.measured);
-    let text = prose::report(&loaded, &parts, &groups);
+    let published = published::section(read_published(dir)?.as_ref(), &parts);
+    let text = prose::report(&loaded, &parts, &groups, &published);
     atomic::write(&report, text.as_bytes())?;
     let runs = page::measured_runs(&cells, &loaded.measured, &reader)?;
     let page = page::write(dir, &text, &pictures.svgs, &runs)?;

@@ -4,6 +4,7 @@
 //! DIR/matrix.toml          the matrix as it was given
 //! DIR/environment.json     [`Environment`]
 //! DIR/groups.json          [`NamedGroup`]s, when the matrix names some
+//! DIR/published.json       [`PublishedSet`], when the matrix has published figures
 //! DIR/cells.jsonl          append-only, one [`CellRecord`] a line, one line per attempt that ended
 //! DIR/data/runs.parquet    one row per run
 //! DIR/data/tokens.parquet  one row per decode step
@@ -15,12 +16,14 @@
 
 mod conditions;
 mod groups;
+mod published;
 
 use bmoe_trace::RunConfig;
 use serde::{Deserialize, Serialize};
 
 pub use conditions::{Conditions, Gate, State};
 pub use groups::{GroupPair, NamedGroup};
+pub use published::{PublishedCell, PublishedFigures, PublishedSet};
 
 /// How one attempt at a cell ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -47,6 +47,16 @@ pub(crate) fn benchmark_tables(report: &str) -> String {
     out
 }
 
+/// What the report says of measured and published figures as a whole; nothing when none were published.
+pub(crate) fn beside_published(report: &str) -> Vec<String> {
+    let section = report.lines().skip_while(|line| *line != "## Measured beside published").skip(1);
+    let said = section
+        .take_while(|line| !line.starts_with("## "))
+        .filter_map(|line| line.strip_prefix("- "))
+        .map(|line| indented("published: ", line, 0).trim_end().to_owned());
+    said.collect()
+}
+
 /// A table's row as the terminal shows it.
 struct Line {
     cells: Vec<String>,

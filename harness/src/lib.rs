@@ -12,6 +12,7 @@
 //! * [`doctor`]: whether a target has what a run needs.
 //! * [`progress`]: what a person sees meanwhile.
 //! * [`view`]: runs in a terminal, live or replayed.
+//! * [`refine`]: from a coarse sweep to a fine one.
 //! * [`splice`]: tables of reports within other documents.
 //! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
 
@@ -28,6 +29,7 @@ pub mod facts;
 pub mod matrix;
 pub mod models;
 pub mod progress;
+pub mod refine;
 pub mod results;
 pub mod runner;
 mod say;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bmoe_analysis::data::imported::is_imported;
 use bmoe_analysis::journal::Journal;
 use bmoe_analysis::report::ReportPaths;
-use bmoe_analysis::result_set::{Environment, NamedGroup};
+use bmoe_analysis::result_set::{Environment, NamedGroup, PublishedSet};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -68,11 +68,15 @@ pub fn create(
     folder: &Path,
     matrix_text: &str,
     groups: &[NamedGroup],
+    published: Option<&PublishedSet>,
     environment: &Environment,
 ) -> Result<(), Error> {
     keep_matrix(folder, matrix_text)?;
     if !groups.is_empty() {
         write_json(&folder.join("groups.json"), groups)?;
+    }
+    if let Some(published) = published {
+        write_json(&folder.join("published.json"), published)?;
     }
     // The last one: a folder that has it has the others.
     write_json(&folder.join("environment.json"), environment)
@@ -131,6 +135,9 @@ impl Rendered {
     pub fn print(&self) {
         let report = fs::read_to_string(&self.paths.report).unwrap_or_default();
         say!("{}", console::benchmark_tables(&report));
+        for line in console::beside_published(&report) {
+            say!("{line}");
+        }
         say!("report   {}", self.paths.report.display());
         say!("page     {}", self.paths.page.display());
         let is = |path: &Path, end: &str| path.to_string_lossy().ends_with(end);

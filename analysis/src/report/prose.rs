@@ -19,6 +19,7 @@ pub(super) fn report(
     loaded: &Loaded,
     models: &[ModelPart<'_>],
     groups: &[(String, Vec<Against>)],
+    published: &str,
 ) -> String {
     let mut text = match &loaded.matrix {
         Some(name) => format!("# {}: benchmark report\n\n", escape(name)),
@@ -42,6 +43,7 @@ pub(super) fn report(
             text.push_str(&table::group(pairs));
         }
     }
+    text.push_str(published);
     text.push('\n');
     definitions::push(&mut text, models, loaded.warmup_tokens);
     text.push_str("\n## Environment\n\n");

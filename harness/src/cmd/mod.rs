@@ -11,6 +11,7 @@ mod doctor;
 mod import;
 mod man;
 mod predict;
+mod refine;
 mod report;
 mod routes;
 mod run;
@@ -42,6 +43,7 @@ pub struct Cli {
 enum Command {
     Synth(synth::Args),
     Run(run::Args),
+    Refine(refine::Args),
     Report(report::Args),
     Import(import::Args),
     Simulate(simulate::Args),
@@ -67,6 +69,7 @@ impl Cli {
         match self.command {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
+            Command::Refine(args) => refine::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Import(args) => import::run(&args),
             Command::Simulate(args) => simulate::run(&args),

@@ -202,6 +202,18 @@ impl Matrix {
             };
             return Err(self.invalid(format!("has the group \"{}\" with {problem}", group.name)));
         }
+        for entry in self.published.iter().flat_map(|published| &published.cells) {
+            let selected = entry.select(cells);
+            if selected.len() != 1 {
+                let names: Vec<_> = selected.iter().map(|c| format!("\"{}\"", c.name)).collect();
+                let found =
+                    if names.is_empty() { "no cell".to_owned() } else { names.join(" and ") };
+                return Err(self.invalid(format!(
+                    "has published figures whose settings select {found}: {}; expected one cell",
+                    inline(&entry.settings)
+                )));
+            }
+        }
         let Some(baseline) = &self.baseline else { return Ok(()) };
         for model in &self.models {
             let matching: Vec<_> =

@@ -5,6 +5,7 @@ mod group;
 mod knobs;
 mod naming;
 mod order;
+mod published;
 mod values;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub use cells::{Cell, Planned, Schedule, Selection};
 pub use group::Group;
 pub use knobs::{Axes, ExtraCell, Overrides};
 pub use order::Order;
+pub use published::{Published, PublishedEntry};
 pub use values::Values;
 
 /// Runs that one matrix may have: more would take weeks, and are a slip of the pen.
@@ -85,6 +87,8 @@ pub struct Matrix {
     /// Further comparisons.
     #[serde(default, rename = "group")]
     pub groups: Vec<Group>,
+    /// Figures that others have published of these cells.
+    pub published: Option<Published>,
 }
 
 const fn one() -> u32 {
@@ -205,6 +209,38 @@ impl Matrix {
         Ok((matrix, text))
     }
 
+    /// Takes files in the place of models.
+    ///
+    /// # Errors
+    /// It has no model of such a name.
+    pub fn use_files(&mut self, files: &BTreeMap<String, PathBuf>) -> Result<(), MatrixError> {
+        for (name, file) in files {
+            let Some(model) = self.models.iter_mut().find(|model| model.name == *name) else {
+                let known: Vec<_> = self.models.iter().map(|m| m.name.as_str()).collect();
+                return Err(self.invalid(format!(
+                    "has no model `{name}` to take {} for; its models are {}",
+                    file.display(),
+                    known.join(", ")
+                )));
+            };
+            *model =
+                Model { name: name.clone(), path: Some(file.clone()), sha256: None, synth: None };
+        }
+        Ok(())
+    }
+
+    /// Makes the files that its models name independent of where the matrix file is.
+    pub fn rebase(&mut self, folder: &Path) {
+        for model in &mut self.models {
+            model.path = model.path.take().map(|path| folder.join(path));
+            if let Some(synth) = &mut model.synth
+                && Path::new(&synth.shape).extension().is_some_and(|end| end == "toml")
+            {
+                synth.shape = folder.join(&synth.shape).to_string_lossy().into_owned();
+            }
+        }
+    }
+
     fn invalid(&self, problem: impl Into<String>) -> MatrixError {
         MatrixError::Invalid { matrix: format!("`{}`", self.name), problem: problem.into() }
     }
@@ -272,7 +308,9 @@ impl Matrix {
                 )));
             }
         }
-        for model in self.cells.iter().filter_map(|cell| cell.model.as_ref()) {
+        let published = self.published.iter().flat_map(|published| &published.cells);
+        let published = published.filter_map(|entry| entry.model.as_ref());
+        for model in self.cells.iter().filter_map(|cell| cell.model.as_ref()).chain(published) {
             if !self.models.iter().any(|m| m.name == *model) {
                 let known: Vec<_> = self.models.iter().map(|m| m.name.as_str()).collect();
                 return Err(self.invalid(format!(

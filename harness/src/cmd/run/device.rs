@@ -160,7 +160,9 @@ impl Shared<'_> {
         environment.models = self.models.to_vec();
         let groups: Vec<_> =
             self.matrix.groups.iter().map(|group| group.named(&self.schedule.cells)).collect();
-        results::create(folder, self.matrix_text, &groups, &environment)
+        let published =
+            self.matrix.published.as_ref().map(|published| published.named(&self.schedule.cells));
+        results::create(folder, self.matrix_text, &groups, published.as_ref(), &environment)
     }
 
     fn version(&self, target: &dyn Target, engine: &Path) -> Result<Option<String>, Error> {

@@ -3,7 +3,7 @@
 mod device;
 mod estimate;
 mod groups;
-mod plan;
+pub(in crate::cmd) mod plan;
 mod prepare;
 mod show;
 
@@ -37,6 +37,7 @@ Examples:
   bmoe run matrices/quickstart.toml
   bmoe run matrices/quickstart.toml --filter 'cache off|mmap' --dry-run
   bmoe run my.toml --out runs/first --engine ../other/bmoe-engine
+  bmoe run matrices/qwen3-30b-a3b.toml --model qwen3-30b-a3b=Qwen3-30B-A3B-Q4_K_M.gguf --target adb
   bmoe run --resume runs/first --only-failed")]
 pub(super) struct Args {
     /// The matrix file (docs/matrices.md describes the format)
@@ -54,6 +55,9 @@ pub(super) struct Args {
     /// Repeat the cells that look as if the device had been busy or hot, in reversed order
     #[arg(long, requires = "resume", conflicts_with = "only_failed")]
     rerun_suspect: bool,
+    /// Take this file for a model of the matrix, once for each
+    #[arg(long, value_name = "NAME=FILE", value_parser = model_file, conflicts_with = "resume")]
+    model: Vec<(String, PathBuf)>,
     /// Only cells whose `model: name` or id contains this text or matches it as a regular expression
     #[arg(long, value_name = "TEXT|REGEX")]
     filter: Option<String>,
@@ -169,7 +173,8 @@ impl Args {
     fn asked(&self) -> Result<Asked, Error> {
         if let Some(out) = &self.resume {
             let plan = Plan::load(out)?;
-            let (matrix, text) = Matrix::load(&out.join("matrix.toml"))?;
+            let (mut matrix, text) = Matrix::load(&out.join("matrix.toml"))?;
+            matrix.use_files(&plan.model_files)?;
             let what = match (self.only_failed, self.rerun_suspect) {
                 (true, _) => What::Failed,
                 (_, true) => What::Suspect,
@@ -178,7 +183,7 @@ impl Args {
             return Ok(Asked { plan, matrix, text, out: out.clone(), what });
         }
         let path = self.matrix.as_deref().unwrap_or(Path::new(""));
-        let (matrix, text) = Matrix::load(path)?;
+        let (mut matrix, text) = Matrix::load(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let targets =
             if self.target.is_empty() { vec!["local".to_owned()] } else { self.target.clone() };
@@ -186,11 +191,17 @@ impl Args {
             matrix_folder: folder.to_owned(),
             models: self.models.clone(),
             engine: self.engine.clone(),
+            model_files: self.model.iter().cloned().collect(),
             filter: self.filter.clone(),
             order: self.order,
             seed: self.seed,
             targets,
         };
+        // What is given on the command line is relative to where it was typed.
+        let files = plan.model_files.iter().map(|(name, file)| {
+            Ok((name.clone(), std::path::absolute(file).map_err(Error::io("find", file))?))
+        });
+        matrix.use_files(&files.collect::<Result<_, Error>>()?)?;
         let out = self.out.clone().unwrap_or_else(|| default_out(&matrix.name));
         Ok(Asked { plan, matrix, text, out, what: What::Rest })
     }
@@ -232,6 +243,15 @@ impl Asked {
         // A folder that goes on may be narrowed further.
         prepare::select(planned, args.filter.as_deref())
     }
+}
+
+/// `NAME=FILE`
+fn model_file(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = text
+        .split_once('=')
+        .filter(|(name, file)| !name.is_empty() && !file.is_empty())
+        .ok_or("expected NAME=FILE, a model of the matrix and a GGUF file")?;
+    Ok((name.to_owned(), PathBuf::from(file)))
 }
 
 fn open_targets(names: &[String], verify: bool) -> Result<Vec<Box<dyn Target>>, Error> {

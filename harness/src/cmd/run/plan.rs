@@ -1,5 +1,6 @@
 //! What a matrix was run with, kept in its result folder so that it can go on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,27 +15,35 @@ const FILE: &str = "plan.json";
 /// `plan.json` of a result folder: everything but the matrix that decides its runs. In the file folders are
 /// absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(in crate::cmd) struct Plan {
     /// What models, shapes, profiles and route traces of the matrix are relative to.
-    pub(super) matrix_folder: PathBuf,
+    pub(in crate::cmd) matrix_folder: PathBuf,
     /// Where synthetic models are.
-    pub(super) models: PathBuf,
+    pub(in crate::cmd) models: PathBuf,
     /// The engine that was named; `None` = the one beside the program.
-    pub(super) engine: Option<PathBuf>,
-    pub(super) filter: Option<String>,
-    pub(super) order: Option<Order>,
-    pub(super) seed: Option<u64>,
+    pub(in crate::cmd) engine: Option<PathBuf>,
+    /// Files in the place of the matrix's models, by the models' names.
+    #[serde(default)]
+    pub(in crate::cmd) model_files: BTreeMap<String, PathBuf>,
+    pub(in crate::cmd) filter: Option<String>,
+    pub(in crate::cmd) order: Option<Order>,
+    pub(in crate::cmd) seed: Option<u64>,
     /// By name. More than one: each has a result folder of its own below this one.
-    pub(super) targets: Vec<String>,
+    pub(in crate::cmd) targets: Vec<String>,
 }
 
 impl Plan {
-    pub(super) fn save(&self, folder: &Path) -> Result<(), Error> {
+    pub(in crate::cmd) fn save(&self, folder: &Path) -> Result<(), Error> {
         let path = folder.join(FILE);
         let absolute = Self {
             matrix_folder: absolute(&self.matrix_folder)?,
             models: absolute(&self.models)?,
             engine: self.engine.as_deref().map(absolute).transpose()?,
+            model_files: self
+                .model_files
+                .iter()
+                .map(|(name, file)| Ok((name.clone(), absolute(file)?)))
+                .collect::<Result<_, Error>>()?,
             ..self.clone()
         };
         let mut json = serde_json::to_vec_pretty(&absolute)
@@ -43,7 +52,7 @@ impl Plan {
         atomic::write(&path, &json).map_err(Error::io("write", &path))
     }
 
-    pub(super) fn load(folder: &Path) -> Result<Self, Error> {
+    pub(in crate::cmd) fn load(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(FILE);
         let json = fs::read(&path).map_err(|e| {
             Error::Refused(format!(
@@ -62,7 +71,7 @@ impl Plan {
     }
 
     /// The result folder of a target.
-    pub(super) fn folder_of(&self, folder: &Path, target: &str) -> PathBuf {
+    pub(in crate::cmd) fn folder_of(&self, folder: &Path, target: &str) -> PathBuf {
         if self.targets.len() < 2 {
             return folder.to_owned();
         }
