@@ -13,6 +13,7 @@
 //! * [`progress`]: what a person sees meanwhile.
 //! * [`view`]: runs in a terminal, live or replayed.
 //! * [`refine`]: from a coarse sweep to a fine one.
+//! * [`tune`]: the fastest lossless configuration of a device.
 //! * [`splice`]: tables of reports within other documents.
 //! * [`results`], [`engine`], [`error`]: result folders, the engine binary, exit codes.
 
@@ -35,4 +36,5 @@ pub mod runner;
 mod say;
 pub mod splice;
 pub mod target;
+pub mod tune;
 pub mod view;

@@ -14,7 +14,9 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn of(root: &Path, pid: u32) -> Option<Self> {
-        let text = std::fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
+        // qemu, which runs programs of other CPUs, makes up a process's own file under its usual path; then the process
+        // would know another start of itself than everybody else.
+        let text = std::fs::read_to_string(root.join(format!("proc/./{pid}/stat"))).ok()?;
         Self::parse(&text)
     }
 

@@ -17,6 +17,7 @@ mod routes;
 mod run;
 mod simulate;
 mod synth;
+mod tune;
 mod view;
 mod whatif;
 
@@ -44,6 +45,7 @@ enum Command {
     Synth(synth::Args),
     Run(run::Args),
     Refine(refine::Args),
+    Tune(tune::Args),
     Report(report::Args),
     Import(import::Args),
     Simulate(simulate::Args),
@@ -70,6 +72,7 @@ impl Cli {
             Command::Synth(args) => synth::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Refine(args) => refine::run(&args),
+            Command::Tune(args) => tune::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Import(args) => import::run(&args),
             Command::Simulate(args) => simulate::run(&args),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::runner::GateRules;
 
@@ -152,7 +152,7 @@ pub struct Model {
 }
 
 /// A synthetic model, in the words of `bmoe synth`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Synth {
     /// A shape that `bmoe synth --list` shows, or a shape file (relative to the matrix file).

@@ -20,7 +20,7 @@ use crate::matrix::{Matrix, Order, Planned, Schedule};
 use crate::progress::Views;
 use crate::runner::{Interrupt, Observer, Summary, Work, suspects};
 use crate::say::say;
-use crate::target::{self, Target, TargetName, UnknownTarget};
+use crate::target::{self, StagedFile, Target, TargetName, UnknownTarget};
 use crate::{environment, models, results};
 
 /// Run a matrix of configurations and render the results
@@ -102,6 +102,64 @@ enum What {
     Rest,
     Failed,
     Suspect,
+}
+
+/// A matrix that another command wants run.
+pub(super) struct Measurement<'a> {
+    /// The matrix.
+    pub(super) matrix: &'a str,
+    /// Where it is kept.
+    pub(super) file: &'a Path,
+    /// The result folder. One that has results already goes on with this matrix.
+    pub(super) out: &'a Path,
+    pub(super) target: &'a str,
+    pub(super) engine: Option<&'a Path>,
+    pub(super) models: &'a Path,
+}
+
+/// Runs a matrix, or what is missing of it.
+pub(super) fn measure(wanted: &Measurement<'_>) -> Result<(), Error> {
+    let write = |path: &Path| {
+        crate::atomic::write(path, wanted.matrix.as_bytes()).map_err(Error::io("write", path))
+    };
+    let goes_on = wanted.out.join("plan.json").exists();
+    if goes_on {
+        write(&wanted.out.join("matrix.toml"))?;
+    } else {
+        write(wanted.file)?;
+    }
+    run(&Args {
+        matrix: (!goes_on).then(|| wanted.file.to_owned()),
+        out: (!goes_on).then(|| wanted.out.to_owned()),
+        resume: goes_on.then(|| wanted.out.to_owned()),
+        only_failed: false,
+        rerun_suspect: false,
+        model: Vec::new(),
+        filter: None,
+        target: vec![wanted.target.to_owned()],
+        verify: false,
+        order: None,
+        seed: None,
+        list: false,
+        dry_run: false,
+        engine: wanted.engine.map(Path::to_owned),
+        models: wanted.models.to_owned(),
+    })
+}
+
+/// Where a target has the engine that suits it; it is sent there when it isn't.
+pub(super) fn place_engine(
+    target: &dyn Target,
+    given: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<PathBuf, Error> {
+    let chosen = device::choose(target, given)?;
+    if target.name() == "local" {
+        return std::path::absolute(&chosen.engine).map_err(Error::io("find", &chosen.engine));
+    }
+    let sha256 = prepare::identify(&chosen.engine, interrupt)?.sha256.unwrap_or_default();
+    let file = StagedFile { path: &chosen.engine, sha256: &sha256, executable: true };
+    Ok(target.stage(&file, &mut |_| {})?)
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
