@@ -312,7 +312,7 @@ fn help_is_what_people_read() {
     let mut all = String::new();
     for command in [
         "", "synth", "run", "view", "report", "compare", "import", "simulate", "devices", "doctor",
-        "clean", "refine",
+        "clean", "refine", "tune",
     ] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|a| !a.is_empty()).collect();
         all += &format!("$ bmoe {}\n{}\n", args.join(" "), stdout(&place.bmoe(&args)));

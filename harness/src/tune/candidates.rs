@@ -61,6 +61,8 @@ pub struct Predicted {
 pub struct DeviceFigures {
     /// What a token takes to compute, by threads.
     pub compute_s: BTreeMap<u32, f64>,
+    /// Share of the shorter of computing and reading that overlap hides, 0 to 1.
+    pub overlap: f64,
     /// Rates of reads.
     pub disk: Disk,
     /// Memory for the expert cache.
@@ -108,9 +110,11 @@ pub fn predict(
             for (&lanes, &read_mib_s) in &device.disk.pread {
                 for (&threads, &compute_s) in &device.compute_s {
                     for overlap in [true, false] {
-                        // What overlap reaches is what the measurement is for: the model takes it at its best.
-                        let model =
-                            DeviceModel::new(compute_s, read_mib_s, f64::from(u8::from(overlap)));
+                        let model = DeviceModel::new(
+                            compute_s,
+                            read_mib_s,
+                            if overlap { device.overlap } else { 0.0 },
+                        );
                         let Some(tok_s) = model.and_then(|model| simulated.tok_s(&model)) else {
                             continue;
                         };

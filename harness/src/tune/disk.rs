@@ -30,13 +30,11 @@ pub struct Row {
     pub median_mib_s: f64,
 }
 
-/// Rates by lanes, for each engine.
+/// Rates by lanes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Disk {
-    /// MiB/s with so many `pread` lanes.
+    /// MiB/s with so many lanes.
     pub pread: BTreeMap<u32, f64>,
-    /// MiB/s with so many reads of io_uring; empty where it is not allowed.
-    pub uring: BTreeMap<u32, f64>,
 }
 
 impl Disk {
@@ -44,27 +42,17 @@ impl Disk {
     /// bytes over the time of one of each.
     #[must_use]
     pub fn of(bench: &Bench) -> Self {
-        let rates = |engine: IoEngine| {
-            let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
-            for row in bench.rows.iter().filter(|r| r.engine == engine && r.median_mib_s > 0.0) {
-                let mib = row.piece_bytes as f64 / f64::from(1 << 20);
-                let (bytes, seconds) = sums.entry(row.lanes).or_default();
-                *bytes += mib;
-                *seconds += mib / row.median_mib_s;
-            }
-            sums.into_iter().map(|(lanes, (mib, seconds))| (lanes, mib / seconds)).collect()
-        };
-        Self { pread: rates(IoEngine::Pread), uring: rates(IoEngine::Uring) }
-    }
-
-    /// The fewest lanes that come within 3 % of the highest rate, and that rate.
-    #[must_use]
-    pub fn best(&self) -> Option<(u32, f64)> {
-        let highest = self.pread.values().copied().fold(0.0, f64::max);
-        self.pread
-            .iter()
-            .find(|(_, rate)| **rate >= 0.97 * highest)
-            .map(|(lanes, rate)| (*lanes, *rate))
+        let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+        for row in bench.rows.iter().filter(|r| r.engine == IoEngine::Pread && r.median_mib_s > 0.0)
+        {
+            let mib = row.piece_bytes as f64 / f64::from(1 << 20);
+            let (bytes, seconds) = sums.entry(row.lanes).or_default();
+            *bytes += mib;
+            *seconds += mib / row.median_mib_s;
+        }
+        let pread =
+            sums.into_iter().map(|(lanes, (mib, seconds))| (lanes, mib / seconds)).collect();
+        Self { pread }
     }
 }
 
@@ -84,7 +72,6 @@ mod tests {
         let disk = Disk::of(&Bench { o_direct: "used".into(), rows });
         // 3 MiB in 2 ms + 2 ms.
         assert!((disk.pread[&1] - 750.0).abs() < 1e-9);
-        assert_eq!(disk.best(), Some((4, disk.pread[&4])));
-        assert!(disk.uring.is_empty());
+        assert_eq!(disk.pread.keys().copied().collect::<Vec<_>>(), [1, 4, 8]);
     }
 }

@@ -31,7 +31,7 @@ fn head(request: &Request, name: &str, repetitions: u32) -> String {
 }
 
 /// What is measured first: one run without a cache and without overlap, whose records have computation apart from
-/// reads and the routes; and the computation with other numbers of threads.
+/// reads and the routes; the computation with other numbers of threads; and what overlap hides.
 #[must_use]
 pub fn probe(request: &Request, threads: &[u32]) -> String {
     let mut toml = head(request, "probe", 1);
@@ -43,6 +43,12 @@ pub fn probe(request: &Request, threads: &[u32]) -> String {
         if place > 0 {
             let _ = writeln!(toml, "n_predict = {PROBE_TOKENS}");
         }
+    }
+    if let Some(threads) = threads.first() {
+        let _ = write!(
+            toml,
+            "\n[[cell]]\nmode = \"stream\"\ncache_mib = 0\noverlap = true\nthreads = {threads}\nn_predict = {PROBE_TOKENS}\n"
+        );
     }
     toml
 }
@@ -128,7 +134,7 @@ mod tests {
             let schedule = matrix.schedule().unwrap();
             (schedule.cells.len(), schedule.runs.len(), schedule.cells[0].baseline)
         };
-        assert_eq!(cells(probe(&request, &[2, 1])), (2, 2, false));
+        assert_eq!(cells(probe(&request, &[2, 1])), (3, 3, false));
         assert_eq!(cells(race(&request, &candidates, true, 3)), (4, 12, true));
         assert_eq!(cells(lossy(&request, &candidates[0], &[8, 7, 6], 2)), (3, 6, false));
     }

@@ -145,6 +145,14 @@ impl Answer<'_> {
                 compute.join(", ")
             ),
         );
+        line(
+            "overlap",
+            format!(
+                "{}. It hides {:.0} % of the shorter of computing and reading, as far as a run without a cache shows.",
+                if winner.overlap { "on" } else { "off" },
+                100.0 * self.device.overlap
+            ),
+        );
         let at_budget = |mib: u64| {
             let same = |c: &Candidate| {
                 c.cache_mib == mib
@@ -189,8 +197,7 @@ impl Answer<'_> {
             line(
                 "prediction",
                 format!(
-                    "{predicted:.2} tok/s by the device model, {:.2} measured ({:+.0} %): the model takes overlap at its best and \
-                     knows no queues and no heat.",
+                    "{predicted:.2} tok/s by the device model, {:.2} measured ({:+.0} %): the model knows no queues and no heat.",
                     leader.tok_s,
                     100.0 * (leader.tok_s / predicted - 1.0)
                 ),

@@ -27,7 +27,7 @@ const MIB: u64 = 1 << 20;
 /// What the engine needs beside dense weights and cache: KV cache, compute buffers, the program.
 const MARGIN_MIB: u64 = 300;
 /// Seconds of each combination of the disk's measurement.
-const DISK_S: u32 = 1;
+const DISK_S: f64 = 0.5;
 /// What measuring the disk may take.
 const DISK_LIMIT: Duration = Duration::from_secs(300);
 
@@ -158,6 +158,8 @@ impl<'a> Place<'a> {
             model.into(),
             "--lanes".into(),
             lanes.join(",").into(),
+            "--io-engine".into(),
+            "pread".into(),
             "--seconds".into(),
             DISK_S.to_string().into(),
             "--repeats".into(),
@@ -199,17 +201,24 @@ impl<'a> Place<'a> {
     ) -> Result<DeviceFigures, Error> {
         let mut compute_s = BTreeMap::new();
         let mut reasons = Vec::new();
+        // Of the run without overlap that all threads computed, and of that with it.
+        let (mut serial, mut overlapped) = (None, None);
         for cell in probe.cells() {
             let figures = Figures::pooled(&probe.valid_runs(&cell));
             match figures.and_then(|figures| figures.per_token) {
+                Some(token) if cell.config.overlap => overlapped = Some(token.wall_s),
                 Some(token) => {
                     // All but the reads.
-                    let seconds = token.wall_s - token.io_wait_s.unwrap_or(0.0);
-                    compute_s.insert(cell.config.threads, seconds);
+                    let reads_s = token.io_wait_s.unwrap_or(0.0);
+                    serial.get_or_insert((token.wall_s - reads_s, reads_s));
+                    compute_s.insert(cell.config.threads, token.wall_s - reads_s);
                 }
                 None => reasons.push(format!("{}: {}", cell.name, cell.verdict(&[]))),
             }
         }
+        let overlap = serial.zip(overlapped).map_or(0.0, |((compute_s, reads_s), wall_s)| {
+            ((compute_s + reads_s - wall_s) / compute_s.min(reads_s)).clamp(0.0, 1.0)
+        });
         if compute_s.is_empty() {
             return Err(Error::Engine(format!("no probe is valid: {}", reasons.join("; "))));
         }
@@ -230,7 +239,7 @@ impl<'a> Place<'a> {
                  only runs without one are tried"
             );
         }
-        Ok(DeviceFigures { compute_s, disk, cache_memory_mib })
+        Ok(DeviceFigures { compute_s, overlap, disk, cache_memory_mib })
     }
 
     /// Memory that the target had available when the probe began, less an eighth for whatever else comes.
@@ -256,6 +265,6 @@ impl<'a> Place<'a> {
             .max()
             .unwrap_or(u64::MAX);
         let memory_mib = self.request.memory_mib.or_else(|| self.available_mib().ok());
-        memory_mib.is_some_and(|memory_mib| file_mib < memory_mib)
+        memory_mib.is_some_and(|memory_mib| file_mib.saturating_add(MARGIN_MIB) < memory_mib)
     }
 }

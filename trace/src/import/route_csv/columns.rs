@@ -157,7 +157,7 @@ impl Columns {
                 }
                 Role::Weight => {
                     // Some routers scale their weights beyond 1.
-                    let weight = real_32(field).filter(|weight| !(*weight < 0.0));
+                    let weight = real_32(field).filter(|weight| weight.is_nan() || *weight >= 0.0);
                     row.weight = weight.ok_or_else(|| wrong("a finite number from 0, or nan"))?
                 }
                 Role::Residency => {
