@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What watching costs a run.
 
-    scripts/view-cost.py [--fps 10] [--seconds 120] [--window 2]
+    scripts/view-cost.py [--fps 10] [--seconds 120] [--window 2] [--threads N...]
 
 One run of the engine with the viewer on its trace; every few seconds the viewer is stopped (SIGSTOP) or goes on
 (SIGCONT), and the tokens of both kinds of windows are compared: each window with the viewer against the mean of its two
@@ -120,6 +120,7 @@ def main():
     parser.add_argument("--fps", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--window", type=float, default=2)
+    parser.add_argument("--threads", type=int, nargs="*", help="compute threads [one core free, then none]")
     parser.add_argument("--tokens", type=int, default=8000)
     args = parser.parse_args()
     os.chdir(ROOT)
@@ -128,7 +129,7 @@ def main():
         subprocess.run([BMOE, "synth", "--shape", "quickstart"], check=True)
     cores = os.cpu_count()
     with tempfile.TemporaryDirectory() as work:
-        for threads in [cores - 1, cores] if cores > 1 else [cores]:
+        for threads in args.threads or ([cores - 1, cores] if cores > 1 else [cores]):
             measure(threads, args, model, work)
 
 

@@ -18,8 +18,10 @@ use crate::view::world::World;
 #[derive(Debug, Default)]
 pub struct RunScreen {
     summary: Summary,
-    /// What the summary is of: the run, the steps that are shown, and all that were there.
-    of: Option<(usize, usize, usize)>,
+    /// What the summary is of: the run, the steps that are shown, all that were there, and whether more will come.
+    of: Option<(usize, usize, usize, bool)>,
+    /// The steps that the spread is of.
+    spread_of: usize,
 }
 
 impl RunScreen {
@@ -37,11 +39,22 @@ impl Screen for RunScreen {
 
     fn update(&mut self, world: &World) {
         let all = world.run().map_or(0, |run| run.steps().len());
-        let of = Some((world.selected(), world.shown_tokens(), all));
-        if self.of != of {
-            self.summary = Summary::of(world.shown());
-            self.of = of;
+        let over = world.run().is_none_or(|run| run.over);
+        let (selected, shown) = (world.selected(), world.shown_tokens());
+        let of = Some((selected, shown, all, over));
+        if self.of == of {
+            return;
         }
+        let same_run = self.of.is_some_and(|(run, ..)| run == selected);
+        // The spread follows a run in progress in steps of a sixty-fourth.
+        let few = shown >= self.spread_of && shown - self.spread_of < shown.div_ceil(64);
+        if same_run && !over && few {
+            self.summary.go_on(world.shown());
+        } else {
+            self.summary = Summary::of(world.shown());
+            self.spread_of = shown;
+        }
+        self.of = of;
     }
 
     fn on_action(&mut self, _action: Action, _world: &mut World) -> Reply {

@@ -50,8 +50,19 @@ impl Summary {
         let walls = || steps.iter().filter_map(|step| step.wall_ns);
         let rates = Rates::from_wall_ns(walls());
         let latencies = rates.map(|_| Latencies::from_ns(walls()));
+        Self { rates, latencies, ..Self::means(steps) }
+    }
+
+    /// The same of some more steps of the same run; the spread stays as it was, since it hardly moves and takes a
+    /// sorting of all steps, which a run in progress would pay for.
+    pub fn go_on(&mut self, steps: &[Step]) {
+        let Self { rates, latencies, .. } = std::mem::take(self);
+        *self = Self { rates, latencies, ..Self::means(steps) };
+    }
+
+    fn means(steps: &[Step]) -> Self {
         let now = Means::of(&steps[steps.len().saturating_sub(NOW_TOKENS)..]);
-        Self { now, mean: Means::of(steps), rates, latencies }
+        Self { now, mean: Means::of(steps), ..Self::default() }
     }
 }
 
@@ -98,6 +109,18 @@ mod tests {
         assert_eq!(Means::of(&[step(Some(4)), step(None)]).compute_ns, None);
         assert_eq!(Means::of(&[]), Means::default());
         assert!(Summary::of(&[]).rates.is_none());
+    }
+
+    #[test]
+    fn what_goes_on_has_new_means_and_the_old_spread() {
+        let step = |wall_ns| Step { wall_ns: Some(wall_ns), ..Step::default() };
+        let mut steps = vec![step(1_000_000); 100];
+        let mut summary = Summary::of(&steps);
+        steps.push(step(101_000_000));
+        summary.go_on(&steps);
+        assert_eq!(summary.mean.wall_ns, Some(201_000_000.0 / 101.0));
+        assert_eq!(summary.rates.unwrap().min, 1000.0);
+        assert!(Summary::of(&steps).rates.unwrap().min < 10.0);
     }
 
     #[test]
