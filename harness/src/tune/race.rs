@@ -1,7 +1,7 @@
 //! Which of the measured configurations are still in the race.
 
 use bmoe_analysis::cells::Figures;
-use bmoe_analysis::compare::{Arm, Metric, compare};
+use bmoe_analysis::compare::{Arm, Metric, RUNS_NEEDED, compare};
 use bmoe_analysis::measured::Measured;
 
 /// Two configurations are equally fast when the interval of their difference lies within this.
@@ -76,10 +76,12 @@ pub fn standing(measured: &Measured) -> (Vec<Runner>, Vec<(String, String)>) {
     (runners, out)
 }
 
-/// Whether nothing is left to decide: every other one is beaten, or closely equal.
+/// Whether nothing is left to decide: the leader has runs enough for an interval that means something, and every other
+/// one is beaten, or closely equal.
 #[must_use]
 pub fn is_decided(standing: &[Runner]) -> bool {
-    standing.iter().skip(1).all(|runner| runner.is_beaten() || runner.is_equal())
+    let enough = standing.first().is_some_and(|leader| leader.runs >= RUNS_NEEDED);
+    enough && standing.iter().skip(1).all(|runner| runner.is_beaten() || runner.is_equal())
 }
 
 #[cfg(test)]
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     fn runner(behind_pct: Option<[f64; 3]>) -> Runner {
-        Runner { id: "a".into(), name: "a".into(), tok_s: 1.0, runs: 2, behind_pct }
+        Runner { id: "a".into(), name: "a".into(), tok_s: 1.0, runs: 4, behind_pct }
     }
 
     #[test]
@@ -99,6 +101,7 @@ mod tests {
         assert!(is_decided(&[leader.clone(), beaten.clone(), equal]));
         assert!(!is_decided(&[leader.clone(), beaten, open]));
         assert!(!is_decided(&[leader.clone(), runner(None)]));
-        assert!(is_decided(&[leader]));
+        assert!(is_decided(std::slice::from_ref(&leader)));
+        assert!(!is_decided(&[Runner { runs: 2, ..leader }]));
     }
 }
