@@ -168,6 +168,11 @@ fn a_file_stands_in_for_a_model_of_the_matrix() {
     // What goes on goes on with the same file.
     let again = place.bmoe(&["run", "--resume", "out"]);
     assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    // Another file of that name is another model.
+    fs::write(place.at("real.gguf"), "GGUF, and another one").unwrap();
+    let changed = place.bmoe(&["run", "--resume", "out"]);
+    assert_eq!(changed.status.code(), Some(3));
+    assert!(stderr(&changed).contains("out was begun with another model"), "{}", stderr(&changed));
     let refused = place.bmoe(&["run", "m.toml", "--out", "new", "--model", "other=real.gguf"]);
     assert_eq!(refused.status.code(), Some(3));
     assert!(stderr(&refused).contains("has no model `other` to take"), "{}", stderr(&refused));

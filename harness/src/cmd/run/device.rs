@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bmoe_analysis::journal::read_environment;
 use bmoe_analysis::result_set::{Environment, ModelFile};
 use bmoe_supervise::Lock;
 
@@ -143,7 +144,7 @@ impl Shared<'_> {
         folder: &Path,
     ) -> Result<(), Error> {
         if folder.join("environment.json").exists() {
-            return Ok(());
+            return self.check_models(folder);
         }
         let mut environment = match &chosen.facts {
             None => self.here.clone(),
@@ -163,6 +164,26 @@ impl Shared<'_> {
         let published =
             self.matrix.published.as_ref().map(|published| published.named(&self.schedule.cells));
         results::create(folder, self.matrix_text, &groups, published.as_ref(), &environment)
+    }
+
+    /// What goes on goes on with the same models: another file of the same name would be another cell.
+    fn check_models(&self, folder: &Path) -> Result<(), Error> {
+        let before = read_environment(folder)?.models;
+        for now in self.models {
+            let changed = before.iter().find(|m| m.name == now.name && m.sha256 != now.sha256);
+            if let Some(then) = changed {
+                let short = |sha256: &str| sha256.chars().take(12).collect::<String>();
+                return Err(Error::Refused(format!(
+                    "{} was begun with another model `{}` (SHA-256 {}, now {}); put that file back, or begin anew with \
+                     another --out",
+                    folder.display(),
+                    now.name,
+                    short(&then.sha256),
+                    short(&now.sha256)
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn version(&self, target: &dyn Target, engine: &Path) -> Result<Option<String>, Error> {
