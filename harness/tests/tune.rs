@@ -118,4 +118,15 @@ fn what_cannot_be_tuned_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(code == 2 || said.contains(expected), "{said}");
     }
+    if engine().is_some() {
+        fs::write(dir.path().join("none.gguf"), "no model").unwrap();
+        let output = bmoe(dir.path(), &["tune", "--model", "none.gguf", "--out", "out"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("no run of the probe is valid: failed")
+                && said.contains("is not a GGUF file"),
+            "{said}"
+        );
+    }
 }

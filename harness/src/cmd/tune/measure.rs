@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bmoe_analysis::cells::Figures;
 use bmoe_analysis::journal::{Journal, read_environment};
 use bmoe_analysis::measured::Measured;
+use bmoe_analysis::result_set::Verdict;
 use bmoe_analysis::routes::RouteTrace;
 
 use crate::atomic;
@@ -84,6 +85,16 @@ impl<'a> Place<'a> {
         let begun = Instant::now();
         let threads = self.threads()?;
         self.measure("probe", &matrices::probe(self.request, &threads))?;
+        let records = Journal::read(&self.folder.join("probe"))?.records;
+        if let Some(first) = records.first()
+            && records.iter().all(|record| record.verdict != Verdict::Valid)
+        {
+            let reason = first.reason.as_deref().unwrap_or("it gave no reason");
+            return Err(Error::Engine(format!(
+                "no run of the probe is valid: {}: {reason}",
+                first.verdict.words()
+            )));
+        }
         self.append(&Entry::Done {
             step: "probe".to_owned(),
             seconds: begun.elapsed().as_secs_f64(),
