@@ -18,7 +18,7 @@ use crate::cmd::run::{Measurement, measure, place_engine};
 use crate::error::Error;
 use crate::results;
 use crate::runner::{Exit, Interrupt};
-use crate::target::{self, Command};
+use crate::target::{self, Command, Target};
 use crate::tune::candidates::DeviceFigures;
 use crate::tune::disk::{Bench, Disk, LANES};
 use crate::tune::log::{self, Entry};
@@ -101,14 +101,15 @@ impl<'a> Place<'a> {
         })
     }
 
+    fn target(&self) -> Result<Box<dyn Target>, Error> {
+        let name = self.request.target.parse();
+        let name = name.map_err(|e: target::UnknownTarget| Error::Refused(e.to_string()))?;
+        target::open(&name, false)
+    }
+
     /// Numbers of threads worth a look: all cores, all but one, half.
     fn threads(&self) -> Result<Vec<u32>, Error> {
-        let name = self
-            .request
-            .target
-            .parse()
-            .map_err(|e: target::UnknownTarget| Error::Refused(e.to_string()))?;
-        let target = target::open(&name, false)?;
+        let target = self.target()?;
         let cores = if target.name() == "local" {
             std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))
         } else {
@@ -142,12 +143,7 @@ impl<'a> Place<'a> {
     }
 
     fn measure_disk(&self, to: &Path) -> Result<(), Error> {
-        let name = self
-            .request
-            .target
-            .parse()
-            .map_err(|e: target::UnknownTarget| Error::Refused(e.to_string()))?;
-        let target = target::open(&name, false)?;
+        let target = self.target()?;
         let interrupt = Interrupt::watch().map_err(Error::io("watch signals for", self.folder))?;
         let engine = place_engine(target.as_ref(), self.request.engine.as_deref(), &interrupt)?;
         // Where the probe had it.
